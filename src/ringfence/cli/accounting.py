@@ -1,66 +1,51 @@
 """`ringfence account`, `ringfence plan` and `ringfence bounds`: numbers only, no record is read."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from ringfence.cli.options import SchemaFile, Target, parse_sizes, takes_plan_request
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say, warn
+from ringfence.cli.options import AsJson
+from ringfence.cli.output import print_json, print_table, require_folder, say, warn
 from ringfence.errors import AccountingError
+from ringfence.federation.requests import DELTA, SCHEMA, TARGET
+from ringfence.planning.options import REQUIRED, offered, offered_sizes
+from ringfence.planning.request import PlanRequest
 
 
-def account(
-    records: Annotated[
-        int, typer.Option(help="Records of the silo (or persons, see --unit), n.", rich_help_panel="Basic")
-    ],
-    rounds: Annotated[int, typer.Option(help="Rounds that the silo answers, R.", rich_help_panel="Basic")],
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee.", rich_help_panel="Basic")],
-    clip: Annotated[
-        float, typer.Option(help="Clipping norm of a record's (or person's) gradient, L.", rich_help_panel="Algorithm")
-    ] = 1.0,
-    sampling: Annotated[
-        str, typer.Option(help="full, fixed, poisson or one-pass.", rich_help_panel="Algorithm")
-    ] = "full",
-    batch: Annotated[
-        int | None, typer.Option(help="Records (or persons) per round, K. Default: all.", rich_help_panel="Algorithm")
-    ] = None,
-    sigma: Annotated[
-        float | None,
-        typer.Option(
-            help="Standard deviation of the noise on each coordinate of the averaged gradient.", rich_help_panel="Basic"
-        ),
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Epsilon of the guarantee.", rich_help_panel="Basic")] = None,
-    noise: Annotated[
-        str,
-        typer.Option(
-            help="How noise is computed from epsilon: exact; by a closed form "
-            "of the paper (theorem, practical, one-pass, local-sgd); or shuffled, with one "
-            "Gaussian message for each of --records, over all silos that do not "
-            "collude.",
-            rich_help_panel="Algorithm",
-        ),
-    ] = "exact",
-    unit: Annotated[
-        str,
-        typer.Option(
-            help="What epsilon protects: a record, or a person with any number of rows, as "
-            "in plans whose schema names a person column.",
-            rich_help_panel="Privacy",
-        ),
-    ] = "record",
-    rows_per_person: Annotated[
-        int,
-        typer.Option(
-            help="Rows of one person in a silo that protects records; gives person_epsilon.", rich_help_panel="Privacy"
-        ),
-    ] = 1,
-    silos_per_person: Annotated[
-        int, typer.Option(help="Silos of this kind that hold rows of one person.", rich_help_panel="Privacy")
-    ] = 1,
-    json: AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class AccountOptions:
+    """A run of one silo, and either its noise or its epsilon."""
+
+    records: int = offered(REQUIRED, "Records of the silo (or persons, see --unit), n.", "Basic")
+    rounds: int = offered(REQUIRED, "Rounds that the silo answers, R.", "Basic")
+    delta: float = offered(REQUIRED, "Delta of the guarantee.", "Basic")
+    clip: float = offered(1.0, "Clipping norm of a record's (or person's) gradient, L.", "Algorithm")
+    sampling: str = offered("full", "full, fixed, poisson or one-pass.", "Algorithm")
+    batch: int | None = offered(None, "Records (or persons) per round, K. Default: all.", "Algorithm")
+    sigma: float | None = offered(
+        None, "Standard deviation of the noise on each coordinate of the averaged gradient.", "Basic"
+    )
+    epsilon: float | None = offered(None, "Epsilon of the guarantee.", "Basic")
+    noise: str = offered(
+        "exact",
+        "How noise is computed from epsilon: exact; by a closed form of the paper (theorem, practical, one-pass, "
+        "local-sgd); or shuffled, with one Gaussian message for each of --records, over all silos that do not collude.",
+        "Algorithm",
+    )
+    unit: str = offered(
+        "record",
+        "What epsilon protects: a record, or a person with any number of rows, as in plans whose schema names a person "
+        "column.",
+        "Privacy",
+    )
+    rows_per_person: int = offered(
+        1, "Rows of one person in a silo that protects records; gives person_epsilon.", "Privacy"
+    )
+    silos_per_person: int = offered(1, "Silos of this kind that hold rows of one person.", "Privacy")
+
+
+def account(options: AccountOptions, json: AsJson = False) -> None:
     """Convert noise to epsilon, or epsilon to noise.
 
     The answer is exact for each record (or person) under replace-one adjacency, against anyone who sees every round of
@@ -72,27 +57,22 @@ def account(
       ringfence account --records 1000 --rounds 25 --delta 1e-6 --epsilon 1
       ringfence account --records 1000 --rounds 25 --delta 1e-6 --sigma 0.05
     """
-    if (sigma is None) == (epsilon is None):
+    if (options.sigma is None) == (options.epsilon is None):
         raise AccountingError("Give either --sigma, to compute epsilon, or --epsilon, to compute sigma.")
-    question: Any = {"records": records, "rounds": rounds, "sampling": sampling, "batch": batch, "clip": clip}
-    if noise == "exact":
-        from ringfence.accounting import account
+    query = vars(options).copy()
+    person = {name: query.pop(name) for name in ("unit", "rows_per_person", "silos_per_person")}
+    if options.noise == "exact":
+        from ringfence.accounting.account import answer_query
 
-        answer = account.answer_question(
-            **question,
-            delta=delta,
-            sigma=sigma,
-            epsilon=epsilon,
-            unit=unit,
-            rows_per_person=rows_per_person,
-            silos_per_person=silos_per_person,
-        )
-    elif (unit, rows_per_person, silos_per_person) != ("record", 1, 1):
+        del query["noise"]
+        answer = answer_query(**query, **person)
+    elif tuple(person.values()) != ("record", 1, 1):
         raise AccountingError("The cost to a person is computed for exact noise only: remove --noise.")
     else:
-        from ringfence.research.theory import questions as paper
+        from ringfence.research.theory.queries import answer_query as answer_by_closed_form
 
-        answer = paper.answer_question(**question, delta=delta, epsilon=epsilon, noise=noise)
+        del query["sigma"]
+        answer = answer_by_closed_form(**query)
     if json:
         print_json(answer)
     else:
@@ -104,23 +84,22 @@ def account(
             say(f"\n{advice}")
 
 
-@takes_plan_request
-def plan(
-    *,
-    schema: SchemaFile,
-    target: Target,
-    silo: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=RECORDS",
-            help="A silo and its number of records (or persons, if the schema names a person column). Once per silo.",
-            rich_help_panel="Basic",
-        ),
-    ],
-    request: Any,
-    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).", rich_help_panel="Output")] = None,
-    json: AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class PlanOptions:
+    """A request for a plan, and the sizes of its silos."""
+
+    schema: Path = offered(REQUIRED, *SCHEMA)
+    target: Sequence[str] = offered(REQUIRED, *TARGET)
+    sizes: Mapping[str, int] = offered_sizes(
+        REQUIRED,
+        "A silo and its number of records (or persons, if the schema names a person column). Once per silo.",
+        "Basic",
+    )
+    request: PlanRequest = field(default=REQUIRED)
+    out: Path | None = offered(None, "Write the plan here (JSON).", "Output")
+
+
+def plan(options: PlanOptions, json: AsJson = False) -> None:
     """Choose algorithm, rounds and noise for given silos and budgets.
 
     The choice rests on public numbers alone: sizes, budgets, schema and loss. No record is read.
@@ -129,16 +108,16 @@ def plan(
       ringfence plan --schema schema.toml --target ill --epsilon 1 --silo north=500 --silo south=800
       ringfence plan --schema schema.toml --target ill --epsilon 1 --silo north=500 --out plan.json
     """
-    from ringfence.planning.explain import alternatives_table, as_data, explain_proposal, warnings
+    from ringfence.planning.explain import alternatives_table, as_data, explain_proposal
+    from ringfence.planning.noise_warnings import plan_warnings
     from ringfence.planning.propose import propose_for
-    from ringfence.protocol.guarantee import claimed_against
-    from ringfence.protocol.schema import load_schema
+    from ringfence.protocol import claimed_against, load_schema
 
-    require_folder(out)
-    proposal = propose_for(request, load_schema(schema, target), parse_sizes(silo))
+    require_folder(options.out)
+    proposal = propose_for(options.request, load_schema(options.schema, options.target), options.sizes)
     made = proposal.plan
-    if out is not None:
-        out.write_bytes(made.content)
+    if options.out is not None:
+        options.out.write_bytes(made.content)
     if json:
         print_json({"digest": made.digest(), **as_data(proposal), "plan": made.model_dump(mode="json")})
         return
@@ -156,43 +135,28 @@ def plan(
         say()
         print_table(*alternatives_table(proposal), title="Alternatives, best first")
     say("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))
-    for line in warnings(proposal):
+    for line in plan_warnings(proposal):
         warn(line)
 
 
-def bounds(
-    silos: Annotated[int, typer.Option(help="Number of silos, N.", rich_help_panel="Basic")],
-    records: Annotated[int, typer.Option(help="Records per silo, n.", rich_help_panel="Basic")],
-    dimension: Annotated[int, typer.Option(help="Number of the model's weights, d.", rich_help_panel="Basic")],
-    epsilon: Annotated[float, typer.Option(help="Epsilon of every silo's guarantee.", rich_help_panel="Basic")],
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
-    ] = None,
-    lipschitz: Annotated[
-        float, typer.Option(help="Largest norm of a record's gradient, L.", rich_help_panel="Model")
-    ] = 1.0,
-    diameter: Annotated[
-        float, typer.Option(help="Diameter of the set of weights, D; its centre is the start.", rich_help_panel="Model")
-    ] = 2.0,
-    smoothness: Annotated[
-        float | None, typer.Option(help="Smoothness of the loss, β. Default: not smooth.", rich_help_panel="Model")
-    ] = None,
-    strong_convexity: Annotated[
-        float, typer.Option(help="Strong convexity of the loss, μ.", rich_help_panel="Model")
-    ] = 0.0,
-    available: Annotated[
-        float | None,
-        typer.Option(help="Silos that answer a round, M (harmonic mean). Default: all.", rich_help_panel="Algorithm"),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of rounds, R. Default: the best one for each loss bound.", rich_help_panel="Algorithm"
-        ),
-    ] = None,
-    json: AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class BoundsOptions:
+    """The paper's learning problem (`planning.problem.Problem`)."""
+
+    silos: int = offered(REQUIRED, "Number of silos, N.", "Basic")
+    records: int = offered(REQUIRED, "Records per silo, n.", "Basic")
+    dimension: int = offered(REQUIRED, "Number of the model's weights, d.", "Basic")
+    epsilon: float = offered(REQUIRED, "Epsilon of every silo's guarantee.", "Basic")
+    delta: float | None = offered(None, *DELTA)
+    lipschitz: float = offered(1.0, "Largest norm of a record's gradient, L.", "Model")
+    diameter: float = offered(2.0, "Diameter of the set of weights, D; its centre is the start.", "Model")
+    smoothness: float | None = offered(None, "Smoothness of the loss, β. Default: not smooth.", "Model")
+    strong_convexity: float = offered(0.0, "Strong convexity of the loss, μ.", "Model")
+    available: float | None = offered(None, "Silos that answer a round, M (harmonic mean). Default: all.", "Algorithm")
+    rounds: int | None = offered(None, "Number of rounds, R. Default: the best one for each loss bound.", "Algorithm")
+
+
+def bounds(options: BoundsOptions, json: AsJson = False) -> None:
     """Print upper and lower bounds on the excess risk.
 
     Upper and lower bounds are the paper's, up to constants. Loss bounds are proved with all constants, for the least
@@ -201,28 +165,21 @@ def bounds(
     Examples:
       ringfence bounds --silos 10 --records 1000 --dimension 20 --epsilon 1
     """
-    from ringfence.planning import defaults
+    from ringfence.planning.defaults import default_delta
     from ringfence.planning.problem import Problem
     from ringfence.research.theory.bound_report import Row, bound_report
 
-    problem = Problem(
-        silos=silos,
-        records=records,
-        dimension=dimension,
-        lipschitz=lipschitz,
-        diameter=diameter,
-        epsilon=epsilon,
-        delta=defaults.delta(records) if delta is None else delta,
-        smoothness=smoothness,
-        strong_convexity=strong_convexity,
-        available=available,
-    )
-    report = bound_report(problem, rounds=rounds)
+    numbers = vars(options).copy()
+    rounds = numbers.pop("rounds")
+    if options.delta is None:
+        numbers["delta"] = default_delta(options.records)
+    report = bound_report(Problem(**numbers), rounds=rounds)
     if json:
         print_json(report.to_dict())
         return
 
     def show(title: str, rows: tuple[Row, ...], *columns: str) -> None:
+        """Print a table of upper or lower bounds on the excess risk."""
         header = ["bound", "risk", "value", *columns]
         if any(row.why for row in rows):
             header.append("why not")
@@ -244,7 +201,7 @@ def bounds(
     group = report.user_level
     say(
         f"On a scale from no trust (0) to a trusted server (1), these silos are at {report.position:.2f}.\n"
-        f"Privacy {free}: d = {dimension}, and ε²n = {epsilon**2 * records:.4g}.\n"
+        f"Privacy {free}: d = {options.dimension}, and ε²n = {options.epsilon**2 * options.records:.4g}.\n"
         f"A silo's whole data set is protected with epsilon {group.epsilon:.4g} at delta {group.delta:.3g}"
         + (", which is no protection at all." if group.delta >= 1 else ".")
     )

@@ -1,66 +1,53 @@
 """`ringfence dossier`: one signed document for those who decide, and checking it."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ringfence.cli.help import App
-from ringfence.cli.options import parse_keys
-from ringfence.cli.output import AsJson, print_result, require_folder
+from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.output import print_result, require_folder
+from ringfence.planning.options import REQUIRED, offered, parse_public_keys
 
-app = App(
-    help="Write or check a signed dossier for those who decide.",
-)
+app = App(help="Write or check a signed dossier for those who decide.")
+
+
+@dataclass(frozen=True)
+class DossierOptions:
+    """What a dossier is made of, and who signs it."""
+
+    key: Path = offered(
+        REQUIRED, "The private key to sign with, from `ringfence dossier key`.", "Basic", metavar="FILE"
+    )
+    out: Path = offered(
+        Path("dossier.html"), "Write the dossier here (HTML), with PDF and signature beside it.", "Output"
+    )
+    plan: Path | None = offered(None, "The plan. Default: the model's own.", "Basic", metavar="FILE")
+    model: Path | None = offered(None, "The trained model, with its evaluation.", "Basic", metavar="FILE")
+    certificate: Sequence[Path] = offered((), "A silo's certificate. Once per silo.", "Basic", metavar="FILE")
+    silo_key: Mapping[str, str] = offered(
+        {},
+        "A silo's public key, which the silo told you through another channel.",
+        "Basic",
+        metavar="NAME=KEY",
+        reads=list[str],
+        parser=parse_public_keys,
+    )
+    audit: Path | None = offered(
+        None, "An audit: the output of `ringfence audit --json`.", "Evaluation", metavar="FILE"
+    )
+    evaluation: Path | None = offered(
+        None,
+        "A later evaluation: a run's report.json, or the output of `ringfence evaluate --json`.",
+        "Evaluation",
+        metavar="FILE",
+    )
+    no_pdf: bool = offered(False, "Write no PDF.", "Output")
 
 
 @app.command()
-def write(
-    key: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="The private key to sign with, from `ringfence dossier key`.", rich_help_panel="Basic"
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="Write the dossier here (HTML), with PDF and signature beside it.", rich_help_panel="Output"),
-    ] = Path("dossier.html"),
-    plan: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The plan. Default: the model's own.", rich_help_panel="Basic")
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The trained model, with its evaluation.", rich_help_panel="Basic"),
-    ] = None,
-    certificate: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="A silo's certificate. Once per silo.", rich_help_panel="Basic")
-    ] = [],  # noqa: B006
-    silo_key: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=KEY",
-            help="A silo's public key, which the silo told you through another channel.",
-            rich_help_panel="Basic",
-        ),
-    ] = [],  # noqa: B006
-    audit: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="An audit: the output of `ringfence audit --json`.", rich_help_panel="Evaluation"
-        ),
-    ] = None,
-    evaluation: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A later evaluation: a run's report.json, or the output of `ringfence evaluate --json`.",
-            rich_help_panel="Evaluation",
-        ),
-    ] = None,
-    no_pdf: Annotated[bool, typer.Option("--no-pdf", help="Write no PDF.", rich_help_panel="Output")] = False,
-    json: AsJson = False,
-) -> None:
+def write(options: DossierOptions, json: AsJson = False) -> None:
     """Write and sign a dossier: releases, guarantees, approvals, tests.
 
     Certificates are verified first and compared with plan and model. Contradictions are refused, and the dossier names
@@ -69,26 +56,25 @@ def write(
     Examples:
       ringfence dossier write --key me.key --model model.json --certificate north.json
     """
-    from ringfence.dossier.evidence import Inputs
-    from ringfence.dossier.writing import write_dossier
+    from ringfence.evidence.dossier.evidence import Inputs
+    from ringfence.evidence.dossier.writing import write_dossier
 
-    require_folder(out)
-    written = write_dossier(
-        Inputs(plan, model, certificate, audit, evaluation, parse_keys(silo_key)), key, out, with_pdf=not no_pdf
+    require_folder(options.out)
+    inputs = Inputs(
+        options.plan, options.model, options.certificate, options.audit, options.evaluation, options.silo_key
     )
+    written = write_dossier(inputs, options.key, options.out, with_pdf=not options.no_pdf)
     print_result(written.text(), written.data(), json=json)
 
 
 @app.command()
 def verify(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The dossier, as HTML or PDF, or both.")],
+    files: Annotated[list[Path], argument("The dossier, as HTML or PDF, or both.", metavar="FILE...")],
     signature: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The signature. Default: the .signature.json file beside the dossier."),
+        option("The signature. Default: the .signature.json file beside the dossier.", metavar="FILE"),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="The signer's public key, which they told you through another channel.")
-    ] = None,
+    key: Annotated[str | None, option("The signer's public key, which they told you through another channel.")] = None,
     json: AsJson = False,
 ) -> None:
     """Check that a dossier is unchanged since it was signed.
@@ -96,7 +82,7 @@ def verify(
     Examples:
       ringfence dossier verify dossier.html --key PUBLIC-KEY
     """
-    from ringfence.dossier.signing import signature_path, verify_dossier
+    from ringfence.evidence.dossier.signing import signature_path, verify_dossier
 
     signed = verify_dossier(files, signature or signature_path(files[0]), key=key)
     who = (
@@ -115,15 +101,13 @@ def verify(
 
 
 @app.command("key")
-def new_key(
-    out: Annotated[Path, typer.Option(help="Write the private key to this new file.")], json: AsJson = False
-) -> None:
+def new_key(out: Annotated[Path, option("Write the private key to this new file.")], json: AsJson = False) -> None:
     """Make a key for signing dossiers, and show its public key.
 
     Examples:
       ringfence dossier key --out me.key
     """
-    from ringfence.dossier.signing import make_key
+    from ringfence.evidence.dossier.signing import make_key
 
     require_folder(out)
     public = make_key(out)

@@ -44,12 +44,14 @@ def write_example(folder: Path) -> list[Path]:
 
 
 def _patient(number: int, choices: random.Random) -> list[object]:
+    """Return the row of an invented patient, for the example's tables."""
     age, pressure, smoker = round(choices.uniform(20, 90)), round(choices.gauss(130, 20)), choices.random() < 0.3
     ill = (age - 60) / 15 + (pressure - 130) / 20 + 1.5 * smoker + choices.gauss(0, 1) > 0
     return [number, age, pressure, *("yes" if answer else "no" for answer in (smoker, ill))]
 
 
 def _write(file: Path, header: list[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write one of the example's invented tables as CSV."""
     with file.open("w", newline="", encoding="utf-8") as opened:
         table = csv.writer(opened, lineterminator="\n")
         table.writerow(header)

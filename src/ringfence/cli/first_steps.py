@@ -1,15 +1,18 @@
 """`ringfence example`, `ringfence demo` and `ringfence tour`: to try things out, each in one command."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, say
+from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.output import print_json, print_result, print_table, progress, say
+from ringfence.errors import require_extra
 
 
 def example(
-    folder: Annotated[Path, typer.Argument(help="Where to write: a new folder, or one without these files.")] = Path(),
+    folder: Annotated[Path, argument("Where to write: a new folder, or one without these files.")] = Path(),
     json: AsJson = False,
 ) -> None:
     """Write invented records of three hospitals, and their schema.
@@ -18,7 +21,7 @@ def example(
       ringfence example
       ringfence example hospitals
     """
-    from ringfence.example import write_example
+    from ringfence.cli.example import write_example
 
     files = [str(file) for file in write_example(folder)]
     print_result(f"Wrote {', '.join(files)}.", {"files": files}, json=json)
@@ -34,7 +37,7 @@ def demo(json: AsJson = False) -> None:
     """
     import numpy as np
 
-    from ringfence import demo as experiment
+    from ringfence.cli import demo as experiment
 
     digits = experiment.load_digits(np.random.default_rng())
     if not json:
@@ -66,7 +69,7 @@ def demo(json: AsJson = False) -> None:
     say(f"Privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
 
 
-def tour(rounds: Annotated[int, typer.Option(help="Number of rounds.", min=1)] = 12) -> None:
+def tour(rounds: Annotated[int, option("Number of rounds.", min=1)] = 12) -> None:
     """Run a federation of a server and three silos on this machine.
 
     It starts an engine's server and three silos, trains, shows the ledgers, and removes everything again.
@@ -74,6 +77,37 @@ def tour(rounds: Annotated[int, typer.Option(help="Number of rounds.", min=1)] =
     Examples:
       ringfence tour
     """
+    require_extra("deployment", "The tour", "psutil", "nvflare", "fastapi", "uvicorn")
     from ringfence.deployment.tour import tour as run
 
     run(say, rounds=rounds)
+
+
+def doctor(
+    folders: Annotated[
+        list[Path] | None,
+        argument("Folders to check: of a silo or a shuffler, or a startup kit.", metavar="[FOLDER]..."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check this machine and your folders, and say what to fix.
+
+    The exit status is 1 if something is wrong.
+
+    Examples:
+      ringfence doctor
+      ringfence doctor north-silo
+    """
+    from ringfence.deployment.doctor import examine
+
+    findings = examine(folders or [])
+    if json:
+        print_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
+    else:
+        for place in dict.fromkeys(finding.place for finding in findings):
+            say(f"{place}:")
+            for finding in findings:
+                if finding.place == place:
+                    say(f"  {'ok   ' if finding.well else 'WRONG'} {finding.check}: {finding.says}")
+    if not all(finding.well for finding in findings):
+        raise typer.Exit(1)

@@ -13,6 +13,8 @@ from typing import Any
 import typer
 import typer.core
 
+from ringfence.cli.options import takes_request_objects
+
 typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
 
 SECTIONS = (
@@ -54,7 +56,7 @@ class _Sections:
         return ["[OPTIONS]", *map(_argument, arguments), *command]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the command does, without its examples."""
+        """Write what the command does to its help page, without its examples."""
         text = (self.help or "").partition(_EXAMPLES)[0]
         if text:
             formatter.write_paragraph()
@@ -62,7 +64,7 @@ class _Sections:
                 formatter.write_text(text)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, in sections if there are many."""
+        """Write arguments and options to the help page, in sections if there are many."""
         arguments: Rows = []
         options: dict[str, Rows] = {}
         for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
@@ -84,7 +86,7 @@ class _Sections:
                 _write(formatter, f"{section} options", options.get(section, []))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples, one per line, as a shell reads them."""
+        """Write the examples to the help page, one per line, as a shell reads them."""
         examples = (self.help or "").partition(_EXAMPLES)[2]
         if examples:
             with formatter.section("Examples"):
@@ -107,6 +109,7 @@ class _Sections:
         except Exception as problem:
             parameters = self.get_params(ctx)  # type: ignore[attr-defined]
             if hasattr(problem, "param_type"):  # click's MissingParameter
+                problem.param_hint = f"'{_named(problem.param)}'"  # type: ignore[attr-defined]
                 problem.message = _explained(problem.param, parameters, ctx)  # type: ignore[attr-defined]
             mistyped = getattr(problem, "option_name", None)
             if mistyped is None or not hasattr(problem, "possibilities"):  # click's NoSuchOption has both
@@ -123,12 +126,12 @@ class Group(_Sections, typer.core.TyperGroup):
     """Commands in sections; a name that none of them has is answered with the most similar one, once."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the group's own options, then its commands."""
+        """Write the group's own options to its help page, then its commands."""
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write every command with the whole of its first sentence."""
+        """Write every command with the whole of its first sentence to the help page."""
         sections: dict[str, Rows] = {}
         width = max(map(len, self.list_commands(ctx)))
         for name in self.list_commands(ctx):
@@ -139,7 +142,7 @@ class Group(_Sections, typer.core.TyperGroup):
             _write(formatter, section, sections.get(section, []))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that is asked for."""
+        """Find the command of the group that is asked for; suggest one if there is none."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'.{_suggestion(name, self.list_commands(ctx))}")
@@ -150,6 +153,7 @@ class App(typer.Typer):
     """A group of commands whose help has sections and examples."""
 
     def __init__(self, **settings: Any) -> None:
+        """Make a group of commands with this command line's own help pages."""
         super().__init__(
             cls=Group,
             no_args_is_help=True,
@@ -160,8 +164,15 @@ class App(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a command."""
-        return super().command(name, **{"cls": Command, **settings})
+        """Add a command; a parameter that is a request object becomes options for its fields."""
+        add = super().command(name, **{"cls": Command, **settings})
+
+        def added(command: Callable[..., None]) -> Callable[..., None]:
+            """Add the command to the group, and return it unchanged."""
+            add(takes_request_objects(command))
+            return command
+
+        return added
 
 
 def _argument(parameter: Any) -> str:
@@ -171,13 +182,14 @@ def _argument(parameter: Any) -> str:
 
 
 def _option(shown: str) -> str:
-    """Return an option's names and what stands for its value, where typer may show the value's type."""
+    """Return an option's names and its value's placeholder for help, where typer may show the value's type."""
     return re.sub(r"<(?:list\[)?(\w+)\]?(?: range)?>", lambda found: _VALUES[found[1].lower()], shown).removesuffix(
         " RANGE"
     )
 
 
 def _suggestion(mistyped: str, offered: Iterable[str]) -> str:
+    """Return a question about the offered command or option that is closest to a mistyped one, if any is."""
     close = difflib.get_close_matches(mistyped, list(offered), n=1, cutoff=_CLOSE)
     return f" Did you mean '{close[0]}'?" if close else ""
 
@@ -185,11 +197,17 @@ def _suggestion(mistyped: str, offered: Iterable[str]) -> str:
 def _explained(missing: Any, parameters: Iterable[Any], ctx: Any) -> str:
     """Return what a missing parameter is, and which others the command lacks: what was given is read first."""
     lacking = [each for each in parameters if each.required and each is not missing and each.name not in ctx.params]
-    more = ", ".join(parameter.get_error_hint(ctx) for parameter in lacking)
+    more = ", ".join(f"'{_named(parameter)}'" for parameter in lacking)
     return f"{missing.help} Also required: {more}." if more else str(missing.help)
 
 
+def _named(parameter: Any) -> str:
+    """Return an argument or an option as an error names it; typer's own function for it differs between versions."""
+    return _argument(parameter) if parameter.param_type_name == "argument" else "' / '".join(parameter.opts)
+
+
 def _write(formatter: Any, title: str, rows: Rows) -> None:
+    """Write a section of a help page, if it has any rows."""
     if rows:
         with formatter.section(title):
             formatter.write_dl(rows)

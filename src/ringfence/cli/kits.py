@@ -3,22 +3,23 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ringfence.cli import server, silo
+from ringfence.cli.help import App
+from ringfence.cli.options import argument, option
 from ringfence.cli.output import say, warn
+from ringfence.errors import require_extra
 
-Response = Annotated[Path, typer.Argument(help="The organiser's response, as written by `ringfence federation sign`.")]
+Response = Annotated[Path, argument("The organiser's response, as written by `ringfence federation sign`.")]
 # Not required to be readable: a courier of another user may reach the door in it, and list nothing.
-CourierFolder = Annotated[Path, typer.Argument(readable=False, help="The silo's own folder.")]
-Kit = Annotated[Path, typer.Argument(help="The silo's startup kit, outside that folder.")]
-ServerFolder = Annotated[Path, typer.Argument(help="Folder of the kits of the server and the administrator.")]
+CourierFolder = Annotated[Path, argument("The silo's own folder.", readable=False)]
+Kit = Annotated[Path, argument("The silo's startup kit, outside that folder.")]
+ServerFolder = Annotated[Path, argument("Folder of the kits of the server and the administrator.")]
 
 
 @silo.app.command()
 def request(
-    kit: Annotated[Path, typer.Argument(help="The silo's startup kit: a new folder. An existing kit keeps its key.")],
-    name: Annotated[str, typer.Option(help="The silo's name in plans.")],
+    kit: Annotated[Path, argument("The silo's startup kit: a new folder. An existing kit keeps its key.")],
+    name: Annotated[str, option("The silo's name in plans.")],
 ) -> None:
     """Make the silo's key for the engine, and a certificate request.
 
@@ -27,9 +28,10 @@ def request(
     Examples:
       ringfence silo request north-kit --name north
     """
+    require_extra("deployment", "A startup kit", "nvflare")
     from ringfence.deployment.nvflare import kit as kits
 
-    content, fingerprint = kits.request(kit, name)
+    content, fingerprint = kits.make_request(kit, name)
     file = kit.with_name(f"{kit.name}.request")
     file.write_bytes(content)
     say(f"{kit} holds the key, which stays here. Send {file} to the organiser; it contains nothing secret.")
@@ -42,13 +44,14 @@ def join(
     kit: Kit,
     response: Annotated[
         Path | None,
-        typer.Argument(help="The organiser's response. Default: the kit keeps its certificate."),
+        argument("The organiser's response. Default: the kit keeps its certificate."),
     ] = None,
     same_user: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Let the courier run as a user who can read the silo's data. The ledger and all certificates say so.",
+            None,
             "--same-user",
-            help="Let the courier run as a user who can read the silo's data. The ledger and all certificates say so.",
         ),
     ] = False,
 ) -> None:
@@ -59,16 +62,20 @@ def join(
     Examples:
       ringfence silo join north-silo north-kit north-kit.response
     """
+    require_extra("deployment", "A startup kit", "nvflare")
     from ringfence.deployment.nvflare import kit as kits
     from ringfence.deployment.nvflare import policy
 
     if same_user:
-        from ringfence.silo.decisions import allow_same_user
+        from ringfence.silo.operator.decisions import allow_same_user
 
         allow_same_user(silo.opened(folder))
-    policy.join(folder, kit, kits.Response.read(response) if response else None, same_user=same_user)
+    policy.join_kit(folder, kit, kits.Response.read(response) if response else None, same_user=same_user)
     say(f"{kit} now belongs to the silo in {folder}. Jobs can use our courier there and nothing else.")
-    say(f"Compare the authority's fingerprint with the organiser through another channel: {kits.authority_of(kit)}.")
+    say(
+        "Compare the authority's fingerprint with the organiser through another channel: "
+        f"{kits.authority_fingerprint(kit)}."
+    )
     who = "" if same_user else " as a user who cannot read the silo's data"
     say(f"Start it with `ringfence silo courier FOLDER KIT`{who}.")
 
@@ -82,6 +89,7 @@ def courier(folder: CourierFolder, kit: Kit) -> None:
     Examples:
       ringfence silo courier north-silo north-kit
     """
+    require_extra("deployment", "A courier", "nvflare")
     from ringfence.deployment.nvflare.launch import run_client
 
     run_client(folder, kit, _warn)
@@ -90,8 +98,8 @@ def courier(folder: CourierFolder, kit: Kit) -> None:
 @server.app.command("request")
 def request_server(
     folder: ServerFolder,
-    host: Annotated[str, typer.Option(help="The host name at which silos reach this machine.")],
-    admin: Annotated[str, typer.Option(metavar="NAME", help="The administrator, who submits jobs.")] = "admin",
+    host: Annotated[str, option("The host name at which silos reach this machine.")],
+    admin: Annotated[str, option("The administrator, who submits jobs.", metavar="NAME")] = "admin",
 ) -> None:
     """Make the engine server's keys, and a certificate request.
 
@@ -100,6 +108,7 @@ def request_server(
     Examples:
       ringfence server request kits --host fl.example.org
     """
+    require_extra("deployment", "A startup kit", "nvflare")
     from ringfence.deployment.nvflare.federation import request_server
 
     file, fingerprints = request_server(folder, host, admin)
@@ -115,6 +124,7 @@ def join_server(folder: ServerFolder, response: Response) -> None:
     Examples:
       ringfence server join kits server.response
     """
+    require_extra("deployment", "A startup kit", "nvflare")
     from ringfence.deployment.nvflare.federation import join_server
 
     join_server(folder, response)
@@ -123,16 +133,91 @@ def join_server(folder: ServerFolder, response: Response) -> None:
 
 
 @server.app.command()
-def start(kit: Annotated[Path, typer.Argument(help="The engine server's startup kit.")]) -> None:
+def start(kit: Annotated[Path, argument("The engine server's startup kit.")]) -> None:
     """Run the engine's server from its kit, until stopped.
 
     Examples:
       ringfence server start kits/server
     """
+    require_extra("deployment", "The engine's server", "nvflare")
     from ringfence.deployment.nvflare.launch import run_server
 
     run_server(kit, _warn)
 
 
 def _warn(sentence: str) -> None:
+    """Print a sentence about a startup kit on standard error, with the program's name."""
     warn(f"ringfence: {sentence}")
+
+
+app = App(help="Found a federation and admit its members.")
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, argument("New folder for the authority and its private key.")],
+    server: Annotated[str, option("Where the silos reach the engine's server.", metavar="HOST[:PORT]")],
+    silo: Annotated[list[str], option("A silo's name in plans. Once per silo.", metavar="NAME")],
+    admin: Annotated[str, option("The administrator, who submits jobs.", metavar="NAME")] = "admin",
+    here: Annotated[
+        bool,
+        option("The engine's server runs on this machine: also make its kits, in the folder.", None, "--here"),
+    ] = False,
+) -> None:
+    """Found a federation: its authority and the list of its members.
+
+    No silo's key is made here: each silo makes its own.
+
+    Examples:
+      ringfence federation init federation --server fl.example.org --silo north --silo south --here
+    """
+    require_extra("deployment", "A federation's authority", "nvflare")
+    from ringfence.deployment.nvflare import federation, kit
+
+    fingerprint = federation.found_federation(folder, server, silo, admin)
+    if here:
+        request, _ = federation.request_server(folder, kit.parse_address(server)[0], admin)
+        response, _ = federation.sign_requests(folder, request)
+        federation.join_server(folder, response)
+        say(f"Kit of the engine's server: {folder / 'server'}   (there: ringfence server start KIT)")
+        say(f"Kit of the administrator:   {folder / 'admin'}   (there: ringfence server run ... --kit KIT)")
+    say(
+        "Each silo makes its own key (`ringfence silo request KIT --name NAME`) and sends you a request. Sign it with "
+        f"`ringfence federation sign {folder} REQUEST...`."
+    )
+    say(f"The authority's fingerprint, for silos to compare: {fingerprint}")
+    say(
+        f"Whoever holds {folder / 'authority'} can admit members and impersonate any party to the engine, but cannot "
+        "make a silo release anything that its operator did not approve. Restrict access to it, and back it up."
+    )
+
+
+@app.command()
+def sign(
+    folder: Annotated[Path, argument("The federation's folder, made by `ringfence federation init`.")],
+    requests: Annotated[list[Path], argument("Certificate requests that you received.", metavar="REQUEST...")],
+    days: Annotated[int, option("How long the certificates are valid.", min=1, max=3000)] = 360,
+    new_key: Annotated[
+        bool,
+        option(
+            "Accept a new key from a party that was admitted before, once its owner has confirmed it.",
+            None,
+            "--new-key",
+        ),
+    ] = False,
+) -> None:
+    """Sign certificate requests of members.
+
+    Each response is written beside its request. To renew a certificate, sign the same request again.
+
+    Examples:
+      ringfence federation sign federation north-kit.request
+    """
+    require_extra("deployment", "A federation's authority", "nvflare")
+    from ringfence.deployment.nvflare import federation
+
+    for request in requests:
+        response, signed = federation.sign_requests(folder, request, days=days, new_key=new_key)
+        for each in signed:
+            say(f"{each.name}, until {each.until:%Y-%m-%d}, with the key {each.fingerprint}")
+        say(f"Compare the key with its owner, then send {response} back. It contains nothing secret.")

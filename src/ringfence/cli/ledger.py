@@ -4,20 +4,15 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from ringfence.cli.options import Note
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, say
+from ringfence.cli.options import AsJson, Note, argument, option
+from ringfence.cli.output import print_json, print_result, print_table, say
 
 
 def ledger(
-    file: Annotated[Path, typer.Argument(help="A silo's ledger file.")],
+    file: Annotated[Path, argument("A silo's ledger file.")],
     end: Annotated[
         str | None,
-        typer.Option(
-            metavar="PLAN",
-            help="End this plan first (its file or digest), to return what a killed run left reserved.",
-        ),
+        option("End this plan first (its file or digest), to return what a killed run left reserved.", metavar="PLAN"),
     ] = None,
     note: Note = "",
     json: AsJson = False,
@@ -30,8 +25,8 @@ def ledger(
       ringfence ledger north.ledger
       ringfence ledger north.ledger --end 5c1f0d2a9b7e
     """
-    from ringfence.silo.decisions import end_in_ledger
-    from ringfence.silo.summary import summarise
+    from ringfence.silo.ledger.summary import summarise
+    from ringfence.silo.operator.decisions import end_in_ledger
 
     if end is not None:
         end_in_ledger(file, end, note=note)
@@ -44,7 +39,7 @@ def ledger(
 
 def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     """Print what a ledger says, and by which command a plan in it is ended."""
-    from ringfence.protocol.guarantee import against_words, claimed_against
+    from ringfence.protocol import against_words, claimed_against
 
     first, *others = summary["costs"]
     say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, hash chain intact.")
@@ -54,7 +49,7 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
         f"{observer}."
     )
     say(
-        f"Used: {first['used']:.4g} (for bookkeeping, not a guarantee). Reserved for running plans: "
+        f"Used: {first['used']:.4g} (running tally, not a guarantee). Reserved for running plans: "
         f"{first['reserved']:.4g}. Left: {first['left']:.4g}."
     )
     guarantee = first["guarantee"]
@@ -64,8 +59,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     )
     if guarantee["epsilon"] > first["budget"]:
         say(
-            "This exceeds the budget: either the budget was raised after the first answer (a run without a cap raises "
-            "it by what it needs), or an earlier version admitted plans that could be chosen by earlier answers."
+            "This exceeds the budget: it was raised after the first answer (a run without a cap raises it by what it "
+            "needs)."
         )
     for cost in others:
         say(
@@ -99,18 +94,18 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
 def verify(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="CERTIFICATE...",
-            help="Certificates of one silo, as written by `ringfence silo certificate`. With several, also check that "
+        argument(
+            "Certificates of one silo, as written by `ringfence silo certificate`. With several, also check that "
             "none omits what another shows.",
+            metavar="CERTIFICATE...",
         ),
     ],
     key: Annotated[
-        str | None, typer.Option(help="The silo's public key, which the silo told you through another channel.")
+        str | None, option("The silo's public key, which the silo told you through another channel.")
     ] = None,
     transcript: Annotated[
         Path | None,
-        typer.Option(help="A run's folder. Also check that the ledger has every head that the silo signed for it."),
+        option("A run's folder. Also check that the ledger has every head that the silo signed for it."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -121,8 +116,8 @@ def verify(
     Examples:
       ringfence verify north.certificate.json --key PUBLIC-KEY
     """
-    from ringfence.forks import require_heads, require_one_history
-    from ringfence.verification import verify_file
+    from ringfence.evidence.forks import require_one_history, require_transcript_heads
+    from ringfence.evidence.verification import verify_file
 
     finding, newest = max(((verify_file(file, key=key), file) for file in files), key=lambda pair: pair[0].entries)
     text, data = [finding.text()], finding.data()
@@ -130,7 +125,7 @@ def verify(
         require_one_history(files)
         text.append(f"The {len(files)} certificates are from one ledger that only grew. The above is for the newest.")
     if transcript is not None:
-        witnessed = require_heads(newest, transcript)
+        witnessed = require_transcript_heads(newest, transcript)
         text.append(witnessed.text())
         data["heads"] = vars(witnessed)
     print_result("\n\n".join(text), data, json=json)

@@ -6,35 +6,29 @@ from typing import Annotated
 import typer
 
 from ringfence import __version__
-from ringfence.cli import (  # noqa: F401 (they add commands to those of silo and server)
+from ringfence.cli import (
     accounting,
     audit,
-    doctor,
     dossier,
     evaluation,
-    federation,
+    first_steps,
     kits,
     ledger,
     model,
-    predicting,
     reproduce,
     schema,
     server,
     service,
     shuffler,
     silo,
-    silo_backup,
-    silo_data,
-    silo_loss,
-    silo_own,
+    silo_data,  # noqa: F401 (it adds commands to those of silo)
     statistics,
     training,
-    trying,
 )
 from ringfence.cli.help import CHECK, OPERATE, SERVE, START, TRAIN, App
+from ringfence.cli.options import option
 from ringfence.cli.output import say, warn
-from ringfence.deployment import core_dumps
-from ringfence.deployment.processes import leave
+from ringfence.deployment.processes import forbid_core_dumps, leave
 from ringfence.errors import RingfenceError
 
 app = App(name="ringfence")
@@ -43,14 +37,14 @@ silo.app.command("service")(service.of_silo)
 shuffler.app.command("service")(service.of_shuffler)
 server.app.command("service")(service.of_server)
 
-app.command(rich_help_panel=START)(trying.example)
-app.command(rich_help_panel=START)(trying.demo)
-app.command(rich_help_panel=START)(trying.tour)
-app.command(rich_help_panel=START)(doctor.doctor)
+app.command(rich_help_panel=START)(first_steps.example)
+app.command(rich_help_panel=START)(first_steps.demo)
+app.command(rich_help_panel=START)(first_steps.tour)
+app.command(rich_help_panel=START)(first_steps.doctor)
 app.add_typer(schema.app, name="schema", rich_help_panel=TRAIN)
 app.command(rich_help_panel=TRAIN)(accounting.plan)
 app.command(rich_help_panel=TRAIN)(training.train)
-app.command(rich_help_panel=TRAIN)(predicting.predict)
+app.command(rich_help_panel=TRAIN)(model.predict)
 app.command(rich_help_panel=TRAIN)(evaluation.evaluate)
 app.add_typer(model.app, name="model", rich_help_panel=TRAIN)
 app.command(rich_help_panel=TRAIN)(statistics.statistics)
@@ -58,7 +52,7 @@ app.add_typer(silo.app, name="silo", rich_help_panel=OPERATE)
 app.command(rich_help_panel=OPERATE)(ledger.ledger)
 app.add_typer(server.app, name="server", rich_help_panel=SERVE)
 app.add_typer(shuffler.app, name="shuffler", rich_help_panel=SERVE)
-app.add_typer(federation.app, name="federation", rich_help_panel=SERVE)
+app.add_typer(kits.app, name="federation", rich_help_panel=SERVE)
 app.command(rich_help_panel=CHECK)(ledger.verify)
 app.add_typer(dossier.app, name="dossier", rich_help_panel=CHECK)
 app.command(rich_help_panel=CHECK)(audit.audit)
@@ -69,7 +63,7 @@ app.command(rich_help_panel=CHECK)(reproduce.reproduce)
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    version: Annotated[bool, option("Show the version and exit.", None, "--version")] = False,
 ) -> None:
     """Private federated learning without a trusted server.
 
@@ -88,7 +82,7 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line; what goes wrong on purpose is one sentence on standard error and status 1."""
-    core_dumps.forbid()
+    forbid_core_dumps()
     try:
         app()
     except RingfenceError as problem:

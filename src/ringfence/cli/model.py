@@ -1,14 +1,16 @@
-"""`ringfence model`."""
+"""`ringfence model`: show, export and summarise a trained model."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ringfence.cli.help import App
-from ringfence.cli.options import Ledgers, ModelFile, NewBeginning, SameDataAs, SiloFiles, UnusualBudget
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
-from ringfence.errors import OutputError
+from ringfence.cli.options import AsJson, ModelFile, argument, option
+from ringfence.cli.output import print_json, print_table, require_folder, say, warn
+from ringfence.errors import OutputError, visible
+from ringfence.federation.requests import DELTA, FILES, AskRequest
+from ringfence.planning.options import REQUIRED, offered
 
 app = App(help="Inspect, summarise or export a trained model.")
 
@@ -18,11 +20,9 @@ def export(
     model: ModelFile,
     to: Annotated[
         str,
-        typer.Option(
-            help="csv (a line per feature, and the intercept), json (one object), or onnx (a graph that predicts)."
-        ),
+        option("csv (a line per feature, and the intercept), json (one object), or onnx (a graph that predicts)."),
     ] = "csv",
-    out: Annotated[Path | None, typer.Option(help="Write the coefficients here instead of printing them.")] = None,
+    out: Annotated[Path | None, option("Write the coefficients here instead of printing them.")] = None,
 ) -> None:
     """Export coefficients in the table's own units, or an ONNX graph.
 
@@ -30,7 +30,7 @@ def export(
       ringfence model export model.json
       ringfence model export model.json --to onnx --out model.onnx
     """
-    from ringfence.model import Model
+    from ringfence.model.model import Model
 
     if to not in ("csv", "json", "onnx"):
         raise OutputError(f"A model is exported as csv, json or onnx, not as '{to}'.")
@@ -46,6 +46,7 @@ def export(
 
 
 def _write(out: Path, content: bytes) -> None:
+    """Write an exported model or a model card; OutputError if the file cannot be written."""
     try:
         out.write_bytes(content)
     except OSError as problem:
@@ -59,7 +60,7 @@ def show(model: ModelFile, json: AsJson = False) -> None:
     Examples:
       ringfence model show model.json
     """
-    from ringfence.model import Model
+    from ringfence.model.model import Model
 
     header = ["feature", "of", "weight"]
     weights = Model.load(model).by_size()
@@ -72,7 +73,7 @@ def show(model: ModelFile, json: AsJson = False) -> None:
 @app.command()
 def card(
     model: ModelFile,
-    out: Annotated[Path | None, typer.Option(help="Write the card here instead of printing it.")] = None,
+    out: Annotated[Path | None, option("Write the card here instead of printing it.")] = None,
 ) -> None:
     """Write a model card in Markdown.
 
@@ -81,8 +82,8 @@ def card(
     Examples:
       ringfence model card model.json --out card.md
     """
-    from ringfence.card import model_card
-    from ringfence.model import Model
+    from ringfence.model.card import model_card
+    from ringfence.model.model import Model
 
     require_folder(out)
     content = model_card(Model.load(model))
@@ -96,7 +97,7 @@ def card(
 def statement(
     model: ModelFile,
     certificate: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="A silo's certificate to check the statement against.")
+        list[Path], option("A silo's certificate to check the statement against.", metavar="FILE")
     ] = [],  # noqa: B006
 ) -> None:
     """Show each silo's guarantee for this model, and verify it.
@@ -105,8 +106,8 @@ def statement(
       ringfence model statement model.json
       ringfence model statement model.json --certificate north.certificate.json
     """
-    from ringfence.model import Model
-    from ringfence.verification import verify_statement
+    from ringfence.evidence.verification import verify_statement
+    from ringfence.model.model import Model
 
     found = Model.load(model).statement
     if found is None:
@@ -124,34 +125,24 @@ def statement(
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SummaryOptions(AskRequest):
+    """Which model to summarise, on which tables, and for how much."""
+
+    model: Path = offered(REQUIRED, "A model, as written by `ringfence train --out`.", argument=True)
+    files: Sequence[Path] = offered(
+        REQUIRED, f"{FILES} `ringfence example` writes three to try.", argument=True, metavar="SILO.csv..."
+    )
+    epsilon: float = offered(REQUIRED, "Epsilon that the summary costs every silo.", "Privacy")
+    delta: float | None = offered(None, *DELTA)
+    level: float = offered(0.95, "Confidence level of the intervals.", "Statistics")
+    by_silo: bool = offered(
+        False, "Treat silos, not records, as the sample: intervals for silos like these.", "Statistics"
+    )
+
+
 @app.command()
-def summary(
-    model: ModelFile,
-    files: SiloFiles,
-    epsilon: Annotated[
-        float, typer.Option(help="Epsilon that the summary costs every silo.", rich_help_panel="Privacy")
-    ],
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
-    ] = None,
-    level: Annotated[
-        float, typer.Option(help="Confidence level of the intervals.", rich_help_panel="Statistics")
-    ] = 0.95,
-    by_silo: Annotated[
-        bool,
-        typer.Option(
-            "--by-silo",
-            help="Treat silos, not records, as the sample: intervals for silos like these.",
-            rich_help_panel="Statistics",
-        ),
-    ] = False,
-    ledgers: Ledgers = None,
-    same_data_as: SameDataAs = [],  # noqa: B006
-    new_beginning: NewBeginning = "",
-    unusual_budget: UnusualBudget = False,
-    json: AsJson = False,
-) -> None:
+def summary(options: SummaryOptions, json: AsJson = False) -> None:
     """Estimate coefficients with standard errors and p-values.
 
     The estimates start from the model's weights and are those of the loss without ridge, clipping and early stopping.
@@ -161,20 +152,81 @@ def summary(
     Examples:
       ringfence model summary model.json north.csv south.csv --epsilon 1
     """
-    from ringfence.model import Model
-    from ringfence.workflow import AskRequest, summarise_files
+    from ringfence.federation.workflow import summarise_files
+    from ringfence.model.model import Model
 
-    request = AskRequest(files, epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget)
-    found = summarise_files(request, Model.load(model), level=level, by_silo=by_silo)
+    found = summarise_files(options, Model.load(options.model), level=options.level, by_silo=options.by_silo)
     if json:
         print_json(found.report())
         return
-    draws = "silos" if by_silo else f"{found.statement.plan.unit}s"
+    draws = "silos" if options.by_silo else f"{found.statement.plan.unit}s"
     print_table(
         found.HEADER,
         found.rows(),
-        title=f"In the table's own units, with {100 * level:.4g}% confidence intervals over {draws}",
+        title=f"In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}",
     )
     if found.remark:
         say(f"\n{found.remark}")
     say(f"\n{found.statement.text()}")
+
+
+def predict(
+    model: Annotated[Path, argument("A model from `ringfence train --out` or `ringfence silo personalise`.")],
+    file: Annotated[Path, argument("A table with the schema's feature columns.")],
+    id: Annotated[
+        str | None,
+        option("Copy this column of the table, before the predictions.", metavar="COLUMN"),
+    ] = None,
+    probabilities: Annotated[bool, option("Add the probability of every class.", None, "--probabilities")] = False,
+    interval: Annotated[
+        float | None,
+        option(
+            "Add an interval, computed from the model's private RMSE, that covers this share of targets if errors "
+            "are Gaussian.",
+            metavar="COVERAGE",
+        ),
+    ] = None,
+    upper: Annotated[
+        Path | None,
+        option("A model of a higher quantile than MODEL. Adds the interval between the two.", metavar="MODEL"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option("Write the predictions here: as Parquet if the name ends in .parquet, else as CSV."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Predict the target for every row of a table.
+
+    Examples:
+      ringfence predict model.json new.csv
+      ringfence predict model.json new.csv --id patient --probabilities --out predictions.csv
+    """
+    from ringfence.model.personal import PersonalModel, load_any
+    from ringfence.model.prediction import predictions_csv, with_ids, write_predictions
+    from ringfence.sources import read_table
+
+    require_folder(out)
+    loaded, other = load_any(model), None if upper is None else load_any(upper)
+    for one in (loaded, other):
+        if isinstance(one, PersonalModel):
+            warn(f"ringfence: {one.notice}")
+    table = read_table(file)
+    columns = loaded.predict_columns(
+        table, source=file.name, probabilities=probabilities, coverage=interval, upper=other
+    )
+    target, predictions = next(iter(columns.items()))
+    if id is not None:
+        columns = with_ids(columns, table, id, source=file.name)
+    if out is not None:
+        write_predictions(out, columns)
+    if json:
+        others = {name: values for name, values in columns.items() if name != target}
+        print_json({"target": target, "predictions": predictions, **({"columns": others} if others else {})})
+    elif out is None:  # a line per row, whatever a category says
+        say(
+            predictions_csv({visible(name): [visible(str(v)) for v in values] for name, values in columns.items()}),
+            end="",
+        )
+    else:
+        say(f"Wrote {len(predictions)} predictions to {out}.")

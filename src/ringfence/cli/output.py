@@ -10,26 +10,21 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ringfence.errors import OutputError
-from ringfence.foreign_text import visible, visible_lines
+from ringfence.errors import OutputError, visible, visible_lines
 
 # rich is imported where it is needed: `--help` needs none of it.
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from ringfence.protocol.plan import Plan
-
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object and nothing else.", rich_help_panel="Output")
-]
+    from ringfence.protocol import Plan
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """Print a text of ours, which may have several lines, on standard output."""
+    """Print a text of the command line, which may have several lines, on standard output."""
     typer.echo(visible_lines(text) + end, nl=False)
 
 
@@ -51,10 +46,15 @@ def print_result(text: str, content: Mapping[str, Any], *, json: bool) -> None:
         say(text)
 
 
-def print_plan(plan: "Plan", sentence: str = "", *, json: bool) -> None:
-    """Print a plan's digest, after what is to be said of it; or the whole plan for machines."""
-    text = "\n".join(filter(None, [sentence, f"plan {plan.digest()}"]))
-    print_result(text, {"digest": plan.digest(), "plan": plan.model_dump(mode="json")}, json=json)
+def write_plan(plan: "Plan", out: Path, *, json: bool) -> None:
+    """Write a plan for deployed silos, and print its digest; or the whole plan for machines."""
+    out.write_bytes(plan.content)
+    print_result(
+        f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.\n"
+        f"plan {plan.digest()}",
+        {"digest": plan.digest(), "plan": plan.model_dump(mode="json")},
+        json=json,
+    )
 
 
 def _without_infinity(value: Any) -> Any:
@@ -71,15 +71,6 @@ def require_folder(out: Path | None) -> None:
     if out is not None and not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
         raise OutputError(
             f"{out} cannot be written: the folder {out.parent} does not exist, or you may not write to it."
-        )
-
-
-def require_new(out: Path | None) -> None:
-    """Refuse, before any budget is spent, to write over a file: it may be a model that cost a budget."""
-    if out is not None and out.exists():
-        raise OutputError(
-            f"{out} already exists, and may hold a model that cost privacy budget: name another file, or add "
-            "--overwrite."
         )
 
 
@@ -108,6 +99,7 @@ def cell(value: object) -> str:
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a printed table's cell is a number, to align its column right."""
     try:
         float(text)
     except ValueError:

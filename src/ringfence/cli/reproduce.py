@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from ringfence.cli.output import AsJson, print_result, progress, warn
+from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.output import print_result, progress, warn
 from ringfence.errors import DatasetError, PlanError
 
 _COHORT = "survival"
@@ -17,21 +16,17 @@ _COHORT = "survival"
 def reproduce(
     experiment: Annotated[
         str,
-        typer.Argument(
-            help="mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features, survival, "
+        argument(
+            "mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features, survival, "
             "looking, or, about the audit, attacks or privacy-truth."
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the table, the figures and the page. An earlier run is resumed.")
-    ],
+    out: Annotated[Path, option("Folder for the table, the figures and the page. An earlier run is resumed.")],
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets. Default: RINGFENCE_DATA, the cache, or a download.")
+        Path | None, option("Folder of the data sets. Default: RINGFENCE_DATA, the cache, or a download.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Rehearse: run everything at a small size.")] = False,
-    effort: Annotated[
-        float, typer.Option(help="For privacy-truth: number of runs, as a multiple of the audit's.")
-    ] = 1.0,
+    quick: Annotated[bool, option("Rehearse: run everything at a small size.", None, "--quick")] = False,
+    effort: Annotated[float, option("For privacy-truth: number of runs, as a multiple of the audit's.")] = 1.0,
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon.

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ringfence.cli.help import App
-from ringfence.cli.output import AsJson, print_json, require_folder, say, warn
+from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.output import print_json, require_folder, say, warn
 from ringfence.errors import OutputError, RecordsError
 
 app = App(help="Describe a table's columns: draft and check schemas.")
@@ -14,10 +13,8 @@ app = App(help="Describe a table's columns: draft and check schemas.")
 
 @app.command()
 def draft(
-    file: Annotated[
-        Path, typer.Argument(help="A table: CSV with a header, Parquet, NumPy, or a TOML file that describes it.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="Write the draft here instead of printing it.")] = None,
+    file: Annotated[Path, argument("A table: CSV with a header, Parquet, NumPy, or a TOML file that describes it.")],
+    out: Annotated[Path | None, option("Write the draft here instead of printing it.")] = None,
     json: AsJson = False,
 ) -> None:
     """Draft a schema with names and types, for you to fill in.
@@ -29,7 +26,7 @@ def draft(
       ringfence schema draft north.csv --out schema.toml
     """
     from ringfence import sources
-    from ringfence.protocol.drafts import draft_schema, drafted_columns, has_tokens, repeating_identifiers
+    from ringfence.protocol.schema.draft import draft_schema, drafted_columns, has_tokens, repeating_identifiers
 
     require_folder(out)
     if out is not None and out.exists():
@@ -58,8 +55,8 @@ def draft(
 
 @app.command()
 def check(
-    schema: Annotated[Path, typer.Argument(help="The public schema (TOML).")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The tables to check.")],
+    schema: Annotated[Path, argument("The public schema (TOML).")],
+    files: Annotated[list[Path], argument("The tables to check.", metavar="FILE...")],
     json: AsJson = False,
 ) -> None:
     """List everything in tables that does not fit the schema.
@@ -71,7 +68,7 @@ def check(
       ringfence schema check schema.toml north.csv
       ringfence schema check schema.toml north.csv south.csv west.csv
     """
-    from ringfence.silo.schema_check import check_schema
+    from ringfence.silo.records.schema_check import check_schema
 
     found = {file: check_schema(schema, file) for file in files}
     problems = [

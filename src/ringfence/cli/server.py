@@ -4,30 +4,21 @@ import json as json_format
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ringfence.cli.evaluation import print_evaluation
 from ringfence.cli.help import App
-from ringfence.cli.output import (
-    AsJson,
-    print_json,
-    print_result,
-    print_table,
-    progress,
-    remark,
-    require_folder,
-    say,
-    warn,
-)
-from ringfence.cli.reporting import Figures, Track, trackers
-from ringfence.errors import DoorError, OutputError, TrainingError
+from ringfence.cli.options import AsJson, option
+from ringfence.cli.output import print_json, print_result, print_table, progress, remark, require_folder, say, warn
+from ringfence.cli.training import TrackingOptions
+from ringfence.errors import DoorError, OutputError, TrainingError, require_extra
+from ringfence.planning.options import REQUIRED, offered
 from ringfence.storage.toml_files import read_toml
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan
+    from ringfence.protocol import Plan
     from ringfence.server.channels import Collect
     from ringfence.server.rounds import RoundOutcome
     from ringfence.transport.exchange import Exchange
@@ -38,83 +29,46 @@ _PATIENCE = 120.0
 app = App(help="Run plans across deployed silos.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(TrackingOptions):
+    """A plan, the silos' doors or engine, the shuffler, and how long to wait."""
+
+    plan: Path = offered(REQUIRED, "The plan that the silos approved (JSON).", argument=True)
+    folder: Path = offered(REQUIRED, "Folder of this run. Repeat the command to resume it.", "Basic")
+    doors: Sequence[str] = offered(
+        (),
+        "A silo's door: its folder, its courier.toml or unix:PATH. Or a TOML file of doors.",
+        "Engine",
+        metavar="NAME=DOOR",
+    )
+    engine: str = offered(
+        "direct", "What carries the messages: nvflare, flower, or direct (to doors on this machine).", "Engine"
+    )
+    kit: Path | None = offered(None, "With nvflare: the administrator's startup kit.", "Engine")
+    superlink: str | None = offered(None, "With flower: a SuperLink in Flower's config.toml.", "Engine", metavar="NAME")
+    seconds: float = offered(60.0, "How long a round waits for silos that do not answer.", "Basic")
+    quorum: str = offered(
+        "1", "Fewest silos whose answers complete a round: a number, a share like 50%, or all.", "Basic"
+    )
+    patience: int = offered(
+        3,
+        "How often a round without a quorum is asked again, and how many rounds a silo may miss before the server "
+        "stops waiting for it.",
+        "Basic",
+    )
+    shuffler: str | None = offered(
+        None, "The shuffler: https://HOST:PORT, or http://127.0.0.1:PORT.", "Shuffler", metavar="ADDRESS"
+    )
+    shuffler_token: Path | None = offered(None, "File with the shuffler's token.", "Shuffler")
+    shuffler_certificate: Path | None = offered(
+        None, "Authorities that may sign the shuffler's certificate (PEM). Default: the system's.", "Shuffler"
+    )
+    key: Path | None = offered(None, "The server's private key, from `ringfence server key`.", "Shuffler")
+    out: Path | None = offered(None, "Write the model here (JSON). Default: in the folder.", "Output")
+
+
 @app.command()
-def run(
-    plan: Annotated[Path, typer.Argument(help="The plan that the silos approved (JSON).")],
-    folder: Annotated[
-        Path, typer.Option(help="Folder of this run. Repeat the command to resume it.", rich_help_panel="Basic")
-    ],
-    doors: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=DOOR",
-            help="A silo's door: its folder, its courier.toml or unix:PATH. Or a TOML file of doors.",
-            rich_help_panel="Engine",
-        ),
-    ] = [],  # noqa: B006
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="What carries the messages: nvflare, flower, or direct (to doors on this machine).",
-            rich_help_panel="Engine",
-        ),
-    ] = "direct",
-    kit: Annotated[
-        Path | None, typer.Option(help="With nvflare: the administrator's startup kit.", rich_help_panel="Engine")
-    ] = None,
-    superlink: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="With flower: a SuperLink in Flower's config.toml.", rich_help_panel="Engine"
-        ),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(help="How long a round waits for silos that do not answer.", rich_help_panel="Basic")
-    ] = 60.0,
-    quorum: Annotated[
-        str,
-        typer.Option(
-            help="Fewest silos whose answers complete a round: a number, a share like 50%, or all.",
-            rich_help_panel="Basic",
-        ),
-    ] = "1",
-    patience: Annotated[
-        int,
-        typer.Option(
-            help="How often a round without a quorum is asked again, and how many rounds a silo may miss before the "
-            "server stops waiting for it.",
-            rich_help_panel="Basic",
-        ),
-    ] = 3,
-    shuffler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="The shuffler: https://HOST:PORT, or http://127.0.0.1:PORT.",
-            rich_help_panel="Shuffler",
-        ),
-    ] = None,
-    shuffler_token: Annotated[
-        Path | None, typer.Option(help="File with the shuffler's token.", rich_help_panel="Shuffler")
-    ] = None,
-    shuffler_certificate: Annotated[
-        Path | None,
-        typer.Option(
-            help="Authorities that may sign the shuffler's certificate (PEM). Default: the system's.",
-            rich_help_panel="Shuffler",
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(help="The server's private key, from `ringfence server key`.", rich_help_panel="Shuffler"),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the model here (JSON). Default: in the folder.", rich_help_panel="Output")
-    ] = None,
-    figures: Figures = None,
-    track: Track = None,
-    json: AsJson = False,
-) -> None:
+def run(options: RunOptions, json: AsJson = False) -> None:
     """Run a plan round by round, and write the model and a report.
 
     If it is stopped or killed, repeat the command to resume. Plans of `evaluate` and `statistics` train nothing: they
@@ -124,39 +78,41 @@ def run(
       ringfence server run plan.json --folder run --doors north=north-silo --doors south=south-silo
       ringfence server run plan.json --folder run --engine nvflare --kit admin
     """
-    from ringfence.model import Model
-    from ringfence.protocol.plan import load_plan
-    from ringfence.report.conducted import conducted_report, report
+    from ringfence.evidence.report.run_report import run_report, run_report_page
+    from ringfence.federation.tracking import Recorder
+    from ringfence.model.model import Model
+    from ringfence.protocol import load_plan
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
-    from ringfence.server.questions.evaluation import reported
-    from ringfence.tracking import Recorder
+    from ringfence.server.queries.evaluation import evaluation_of_run
 
-    loaded = load_plan(plan)
-    out = _model_file(loaded, out, folder)
-    needed = Quorum.parse(quorum)
-    if not (0 < seconds < math.inf and patience >= 0):
+    plan, folder = load_plan(options.plan), options.folder
+    out = _model_file(plan, options.out, folder)
+    quorum = Quorum.parse(options.quorum)
+    if not (0 < options.seconds < math.inf and options.patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
-    collect = _collect(loaded, shuffler, shuffler_token, shuffler_certificate, key, seconds)
-    recorder = Recorder(loaded, *trackers(track))
-    with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
-        task = bar.add_task("rounds", total=loaded.rounds)
+    collect = _collect(plan, options)
+    recorder = Recorder(plan, *options.trackers())
+    with _exchange(plan, options) as exchange, progress() as bar:
+        task = bar.add_task("rounds", total=plan.rounds)
 
         def watch(outcome: "RoundOutcome") -> None:
+            """Record a finished round of `server run`, and advance its progress bar."""
             recorder(outcome)
             bar.advance(task)
 
         def waiting(round: int, silos: Sequence[str]) -> None:
+            """Print which silos, or the shuffler, a round of `server run` is waiting for."""
             whom = f"for {_named('silo' if len(silos) == 1 else 'silos', silos)}" if silos else "for the shuffler"
             remark(bar, f"Round {round} is waiting {whom}.")
 
         try:
             trained = conduct(
-                loaded,
+                plan,
                 exchange,
                 folder,
-                seconds=seconds,
-                quorum=needed,
-                patience=patience,
+                seconds=options.seconds,
+                quorum=quorum,
+                patience=options.patience,
                 watch=watch,
                 waiting=waiting,
                 collect=collect,
@@ -166,15 +122,15 @@ def run(
         except KeyboardInterrupt:
             warn(f"ringfence: interrupted. The run is kept in {folder}; repeat the command to resume it.")
             raise
-    evaluation = reported(loaded, trained.findings)
-    content = report(folder, trained)
+    evaluation = evaluation_of_run(plan, trained.findings)
+    content = run_report(folder, trained)
     if out is not None:
-        answered = rounds_answered(loaded, trained.history)
-        _write(out, Model.of(loaded, trained.weights, answered, evaluation=evaluation).canonical())
+        answered = rounds_answered(plan, trained.history)
+        _write(out, Model.of(plan, trained.weights, answered, evaluation=evaluation).canonical())
     made = {"model": out, "report": folder / "report.json", "page": folder / "report.html"}
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     recorder.end(content["guarantees"])
-    conducted_report(loaded, content, recorder.rounds).write(folder / "report.html", figures=figures)
+    run_report_page(plan, content, recorder.rounds).write(folder / "report.html", figures=options.figures)
     if json:
         print_json({**content, **{what: None if path is None else str(path) for what, path in made.items()}})
     else:
@@ -186,7 +142,7 @@ def run(
 
 @app.command()
 def key(
-    out: Annotated[Path, typer.Option(help="Write the private key here. An existing key is kept.")],
+    out: Annotated[Path, option("Write the private key here. An existing key is kept.")],
     json: AsJson = False,
 ) -> None:
     """Make or show the key that silos seal their messages to.
@@ -206,12 +162,11 @@ def key(
     )
 
 
-def _collect(
-    plan: "Plan", address: str | None, token: Path | None, certificate: Path | None, key: Path | None, seconds: float
-) -> "Collect | None":
+def _collect(plan: "Plan", options: RunOptions) -> "Collect | None":
     """Return the way to the shuffler, if the plan has one."""
+    address, token, key = options.shuffler, options.shuffler_token, options.key
     if not any(stage.channel.is_collected for stage in plan.stages):
-        if (address, token, certificate, key) != (None, None, None, None):
+        if (address, token, options.shuffler_certificate, key) != (None, None, None, None):
             raise TrainingError("This plan has no shuffler: remove --key and the options of the shuffler.")
         return None
     if address is None or token is None or key is None:
@@ -219,17 +174,16 @@ def _collect(
     from ringfence.deployment.batch_collector import collector
     from ringfence.deployment.shuffler_client import ShufflerClient
 
-    client = ShufflerClient.read(address, token, certificate=certificate, patience=_PATIENCE)
-    return collector(plan, client, key, seconds)
+    client = ShufflerClient.read(address, token, certificate=options.shuffler_certificate, patience=_PATIENCE)
+    return collector(plan, client, key, options.seconds)
 
 
-def _exchange(
-    engine: str, plan: "Plan", doors: Sequence[str], kit: Path | None, superlink: str | None
-) -> "AbstractContextManager[Exchange]":
+def _exchange(plan: "Plan", options: RunOptions) -> "AbstractContextManager[Exchange]":
     """Return the engine's exchange. An engine is one more case here, and all of it is behind `transport.exchange`."""
+    engine, doors = options.engine, options.doors
     if engine == "direct":
         from ringfence.deployment.door import Door
-        from ringfence.transport.direct import DirectExchange
+        from ringfence.transport.exchange import DirectExchange
 
         places = _places(doors)
         unknown = [name for name in places if plan.terms(name) is None]
@@ -239,28 +193,29 @@ def _exchange(
             raise DoorError(
                 f"Give one door for each silo of the plan, as --doors NAME=FOLDER: {'; '.join(filter(None, wrong))}."
             )
-        return DirectExchange(
-            {
-                name: Door(place, patience=0) if place.startswith("unix:") else Door.read(Path(place), patience=0)
-                for name, place in places.items()
-            }
-        )
+        door = {
+            name: Door(place, patience=0) if place.startswith("unix:") else Door.read(Path(place), patience=0)
+            for name, place in places.items()
+        }
+        return DirectExchange({name: door[name].ask for name in places})
     if engine == "nvflare":
-        from ringfence.deployment.nvflare.engine import NvflareExchange
+        require_extra("deployment", "The engine nvflare", "nvflare")
+        from ringfence.deployment.nvflare.exchange import NvflareExchange
 
-        if kit is None or doors:
+        if options.kit is None or doors:
             raise TrainingError(
                 "The engine nvflare needs --kit, the administrator's startup kit, and takes no --doors."
             )
-        return NvflareExchange(kit, [terms.name for terms in plan.silos], tell=warn)
+        return NvflareExchange(options.kit, [terms.name for terms in plan.silos], tell=warn)
     if engine == "flower":
-        from ringfence.deployment.flower.engine import FlowerExchange
+        require_extra("flower", "The engine flower", "flwr")
+        from ringfence.deployment.flower.exchange import FlowerExchange
 
-        if superlink is None or doors:
+        if options.superlink is None or doors:
             raise TrainingError(
                 "The engine flower needs --superlink, a name in Flower's config.toml, and takes no --doors."
             )
-        return FlowerExchange(superlink, tell=warn)
+        return FlowerExchange(options.superlink, tell=warn)
     raise TrainingError(f"There is no engine '{engine}': choose direct, nvflare or flower.")
 
 
@@ -277,23 +232,24 @@ def _model_file(plan: "Plan", out: Path | None, folder: Path) -> Path | None:
 
 
 def _why(exchange: "Exchange") -> str:
-    """Say what the doors of silent silos said, as far as an engine knows."""
-    from ringfence.transport.direct import DirectExchange
+    """Return what the doors of silent silos said, as far as the server's engine knows."""
+    from ringfence.transport.exchange import DirectExchange
 
     problems = exchange.problems() if isinstance(exchange, DirectExchange) else {}
     return "".join(f" {name}: {problem}" for name, problem in list(problems.items())[:3])
 
 
 def _named(what: str, names: Sequence[str]) -> str:
+    """Return the first five names after what they are, for messages of `server run`."""
     return f"{what} {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}" if names else ""
 
 
 def _places(options: Sequence[str]) -> dict[str, str]:
-    """Read NAME=DOOR options, and files of them; paths in a file are relative to it."""
+    """Read NAME=DOOR options of `server run`, and files of them; paths in a file are relative to it."""
     places: dict[str, str] = {}
-    for option in options:
-        name, equals, place = option.partition("=")
-        found = {name: place} if equals and name and place else _file_of_doors(Path(option))
+    for text in options:
+        name, equals, place = text.partition("=")
+        found = {name: place} if equals and name and place else _file_of_doors(Path(text))
         for name, place in found.items():
             if name in places:
                 raise DoorError(f"Silo '{name}' has two doors: give one.")
@@ -302,6 +258,7 @@ def _places(options: Sequence[str]) -> dict[str, str]:
 
 
 def _file_of_doors(path: Path) -> dict[str, str]:
+    """Read a TOML file of silos' doors, which `server run` takes in place of NAME=DOOR."""
     try:
         content: dict[str, Any] = read_toml(path)
     except OSError as problem:
@@ -320,8 +277,8 @@ def _beside(path: Path, place: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file of the run, so that a reader never sees half a model."""
-    from ringfence.report.page import write_whole
+    """Write a file of the server's run, so that a reader never sees half a model."""
+    from ringfence.evidence.report.page import write_whole
 
     try:
         write_whole(path, content)
@@ -332,6 +289,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _print(content: dict[str, Any], made: dict[str, Path | None]) -> None:
+    """Print what `server run` did: each silo's claimed guarantee, and the files that were made."""
     print_table(
         ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
         [

@@ -4,25 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_type_hints
 
-import typer
-
 from ringfence.cli import server, shuffler, silo
-from ringfence.cli.output import AsJson, print_result
+from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.output import print_result
 
 if TYPE_CHECKING:
-    from ringfence.deployment.services import SystemdService
+    from ringfence.deployment.systemd import SystemdService
 
-Out = Annotated[Path, typer.Option(help="Write the units to this folder.")]
+Out = Annotated[Path, option("Write the units to this folder.")]
 _UNITS = Path("/etc/systemd/system")
 
 
 def of_silo(
     folder: silo.Folder,
-    kit: Annotated[
-        Path | None, typer.Option(help="The silo's startup kit. Also writes a unit for its courier.")
-    ] = None,
+    kit: Annotated[Path | None, option("The silo's startup kit. Also writes a unit for its courier.")] = None,
     page: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Also write a unit for the operator's page, on this port.")
+        int | None, option("Also write a unit for the operator's page, on this port.", metavar="PORT")
     ] = None,
     out: Out = _UNITS,
     json: AsJson = False,
@@ -34,7 +31,7 @@ def of_silo(
     Examples:
       ringfence silo service north-silo --kit north-kit --page 8780
     """
-    from ringfence.deployment.services import Network, SystemdService, require_apart
+    from ringfence.deployment.systemd import Network, SystemdService, require_different_users
 
     own = silo.opened(folder)
     data = [Path(own.settings.data_file), Path(own.settings.schema_file)]
@@ -59,7 +56,7 @@ def of_silo(
             Network.ALL,
             reads=[own.path],
         )
-        require_apart(agent, courier)
+        require_different_users(agent, courier)
         services.append(courier)
     if page is not None:
         services.append(
@@ -91,7 +88,7 @@ def of_shuffler(
     Examples:
       ringfence shuffler service shuffler --port 8790
     """
-    from ringfence.deployment.services import Network, SystemdService
+    from ringfence.deployment.systemd import Network, SystemdService
 
     tls = {"--certificate": certificate, "--private-key": private_key}
     given = {option: path.absolute() for option, path in tls.items() if path is not None}
@@ -110,12 +107,10 @@ def of_shuffler(
 
 
 def of_server(
-    kit: Annotated[Path, typer.Argument(help="The engine server's startup kit.")],
+    kit: Annotated[Path, argument("The engine server's startup kit.")],
     run: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="-- RUN...", help="Arguments of `ringfence server run`, to write a unit for that run as well."
-        ),
+        argument("Arguments of `ringfence server run`, to write a unit for that run as well.", metavar="-- RUN..."),
     ] = None,
     out: Out = _UNITS,
     json: AsJson = False,
@@ -128,7 +123,7 @@ def of_server(
       ringfence server service server-kit
       ringfence server service server-kit -- plan.json --folder run --engine nvflare --kit admin
     """
-    from ringfence.deployment.services import Network, SystemdService
+    from ringfence.deployment.systemd import Network, SystemdService
 
     kit = kit.absolute()
     engine = SystemdService(
@@ -138,15 +133,15 @@ def of_server(
 
 
 def _conducted(run: Sequence[str]) -> "SystemdService":
-    """Return the service of a run; its options are read as `server run` will, so a mistake is found now."""
+    """Return the systemd service of a run; its options are read as `server run` will, so a mistake is found now."""
     from typer.main import get_command
 
-    from ringfence.deployment.services import Network, SystemdService
+    from ringfence.deployment.systemd import Network, SystemdService
 
     command = get_command(server.app).commands["run"]  # type: ignore[attr-defined]
     with command.make_context("run", list(run)) as context:
         given = context.params
-    files = [given[name] for name, kind in get_type_hints(server.run).items() if kind in (Path, Path | None)]
+    files = [given[name] for name, kind in get_type_hints(server.RunOptions).items() if kind in (Path, Path | None)]
     paths = {str(file): Path(file).absolute() for file in files if file is not None}
     folder = paths[str(given["folder"])]
     return SystemdService(
@@ -161,10 +156,11 @@ def _conducted(run: Sequence[str]) -> "SystemdService":
 
 
 def _write(services: "Sequence[SystemdService]", out: Path, json: bool) -> None:
-    from ringfence.deployment.services import next_steps, write
+    """Write systemd units, and print the commands that install them."""
+    from ringfence.deployment.systemd import systemctl_commands, write_units
 
-    files = write(services, out.absolute())
-    steps = next_steps(services, out.absolute())
+    files = write_units(services, out.absolute())
+    steps = systemctl_commands(services, out.absolute())
     written = zip(files, services, strict=True)
     described = [f"{file}: ringfence {' '.join(map(str, one.command))}, as user '{one.user}'." for file, one in written]
     states = {one.user: one.state() for one in services}

@@ -3,19 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ringfence.cli.help import App
-from ringfence.cli.options import NewFolder, PlanFile, Which
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, say
+from ringfence.cli.options import AsJson, NewFolder, PlanFile, Which, argument, option
+from ringfence.cli.output import print_json, print_result, print_table, say
+from ringfence.errors import require_extra
 
 app = App(help="Set up and run a shuffler.")
 
-Folder = Annotated[Path, typer.Argument(help="The shuffler's folder, made by `ringfence shuffler init`.")]
-Port = Annotated[int, typer.Option(help="Port to serve on; 0 picks a free one.")]
-Host = Annotated[str, typer.Option(help="Address to serve on. Any but a local one needs TLS.")]
-Certificate = Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")]
-PrivateKey = Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")]
+Folder = Annotated[Path, argument("The shuffler's folder, made by `ringfence shuffler init`.")]
+Port = Annotated[int, option("Port to serve on; 0 picks a free one.")]
+Host = Annotated[str, option("Address to serve on. Any but a local one needs TLS.")]
+Certificate = Annotated[Path | None, option("The certificate for TLS (PEM).")]
+PrivateKey = Annotated[Path | None, option("The certificate's private key (PEM).")]
 
 
 @app.command()
@@ -46,7 +45,7 @@ def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     Examples:
       ringfence shuffler add shuffler plan.json
     """
-    from ringfence.protocol.plan import load_plan
+    from ringfence.protocol import load_plan
     from ringfence.shuffler.shuffler import Shuffler
 
     content = load_plan(plan)
@@ -62,7 +61,7 @@ def end(folder: Folder, which: Which, json: AsJson = False) -> None:
 
     The shuffler takes no more messages for it and releases no more batches.
     """
-    from ringfence.protocol.plan import load_plan
+    from ringfence.protocol import load_plan
     from ringfence.shuffler.shuffler import Shuffler
 
     named = load_plan(Path(which)).digest() if Path(which).is_file() else which.lower()
@@ -77,6 +76,7 @@ def restore(folder: Folder, json: AsJson = False) -> None:
 
     It ends all plans of the copy, which may have forgotten batches that it released.
     """
+    require_extra("serving", "A shuffler", "fastapi", "uvicorn")
     from ringfence.shuffler.service import restore as restore_folder
 
     ended = restore_folder(folder)
@@ -96,7 +96,7 @@ def serve(
     private_key: PrivateKey = None,
     seconds: Annotated[
         float,
-        typer.Option(min=0.0, help="After the first message, how long a round waits for silos beyond the quorum."),
+        option("After the first message, how long a round waits for silos beyond the quorum.", min=0.0),
     ] = 10.0,
 ) -> None:
     """Collect sealed messages and release mixed batches, until stopped.
@@ -106,6 +106,7 @@ def serve(
     Examples:
       ringfence shuffler serve shuffler --port 8790
     """
+    require_extra("serving", "A shuffler", "fastapi", "uvicorn")
     from ringfence.shuffler import service
 
     service.serve(

@@ -2,107 +2,95 @@
 
 import os
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ringfence.cli.help import App
 from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import NewBeginning, NewFolder, Note, PlanFile, SchemaFile, UnusualBudget, Which
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say, warn
-from ringfence.foreign_text import visible
+from ringfence.cli.options import NOTE, AsJson, Note, PlanFile, UnusualBudget, Which, argument, option
+from ringfence.cli.output import print_json, print_result, print_table, require_folder, say, warn
+from ringfence.errors import require_extra, visible
+from ringfence.federation.requests import NEW_BEGINNING, SCHEMA, UNUSUAL_BUDGET
+from ringfence.planning.options import REQUIRED, offered
 
 if TYPE_CHECKING:
     from ringfence.silo.folder import SiloFolder
 
+
 app = App(help="Set up and run a silo, and decide for it.")
 
-Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
-Epsilon = Annotated[
-    float,
-    typer.Option(
-        help="Privacy budget: the largest epsilon that all plans on the data may reach together.",
-        rich_help_panel="Privacy",
-    ),
-]
-Delta = Annotated[float, typer.Option(help="Delta of the privacy budget.", rich_help_panel="Privacy")]
-Alone = Annotated[
-    float | None,
-    typer.Option(
-        help="For plans with a shuffler: the most epsilon against a server that colludes with the shuffler. Default: "
-        "--epsilon.",
-        rich_help_panel="Privacy",
-    ),
-]
-Port = Annotated[
-    int | None,
-    typer.Option(
-        help="Serve on this port of 127.0.0.1, with a token. Default: on a Unix socket.", rich_help_panel="Deployment"
-    ),
-]
+Folder = Annotated[Path, argument("The silo's folder, made by `ringfence silo init`.")]
+EPSILON = ("Privacy budget: the largest epsilon that all plans on the data may reach together.", "Privacy")
+DELTA = ("Delta of the privacy budget.", "Privacy")
+ALONE = (
+    "For plans with a shuffler: the most epsilon against a server that colludes with the shuffler. Default: --epsilon.",
+    "Privacy",
+)
+PORT = ("Serve on this port of 127.0.0.1, with a token. Default: on a Unix socket.", "Deployment")
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """A new silo: its name, data, privacy budget and door."""
+
+    folder: Path = offered(REQUIRED, "The folder to create. An existing one must be empty.", argument=True)
+    name: str = offered(REQUIRED, "The silo's name in plans.", "Basic")
+    data: Path = offered(REQUIRED, "The silo's table, which stays where it is.", "Basic")
+    schema: Path = offered(REQUIRED, *SCHEMA)
+    epsilon: float = offered(REQUIRED, *EPSILON)
+    delta: float = offered(REQUIRED, *DELTA)
+    alone: float | None = offered(None, *ALONE)
+    same_data_as: Path | None = offered(
+        None, "The ledger that these records already have, to continue it.", "Ledger", metavar="LEDGER"
+    )
+    new_beginning: str = offered("", *NEW_BEGINNING, metavar="REASON")
+    port: int | None = offered(None, *PORT)
+    courier_group: str | None = offered(
+        None, "A group of users on this machine who may carry messages and read nothing else.", "Deployment"
+    )
+    note: str = offered("", *NOTE, metavar="TEXT")
+    unusual_budget: bool = offered(False, *UNUSUAL_BUDGET)
 
 
 @app.command()
-def init(
-    folder: NewFolder,
-    name: Annotated[str, typer.Option(help="The silo's name in plans.", rich_help_panel="Basic")],
-    data: Annotated[Path, typer.Option(help="The silo's table, which stays where it is.", rich_help_panel="Basic")],
-    schema: SchemaFile,
-    epsilon: Epsilon,
-    delta: Delta,
-    alone: Alone = None,
-    same_data_as: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="LEDGER",
-            help="The ledger that these records already have, to continue it.",
-            rich_help_panel="Ledger",
-        ),
-    ] = None,
-    new_beginning: NewBeginning = "",
-    port: Port = None,
-    courier_group: Annotated[
-        str | None,
-        typer.Option(
-            help="A group of users on this machine who may carry messages and read nothing else.",
-            rich_help_panel="Deployment",
-        ),
-    ] = None,
-    note: Note = "",
-    unusual_budget: UnusualBudget = False,
-    json: AsJson = False,
-) -> None:
+def init(options: InitOptions, json: AsJson = False) -> None:
     """Create a silo's folder: settings, ledger, privacy budget, keys.
 
     Examples:
       ringfence silo init north-silo --name north --data north.csv --schema schema.toml --epsilon 4 --delta 1e-6
     """
-    from ringfence.silo.budget import Budget
     from ringfence.silo.folder import SiloFolder, make_settings
+    from ringfence.silo.ledger.budget import Budget
 
     settings = make_settings(
-        name=name,
-        data_file=str(data),
-        schema_file=str(schema),
-        ledger_file=None if same_data_as is None else str(same_data_as),
-        port=port,
-        courier_group=courier_group,
+        name=options.name,
+        data_file=str(options.data),
+        schema_file=str(options.schema),
+        ledger_file=None if options.same_data_as is None else str(options.same_data_as),
+        port=options.port,
+        courier_group=options.courier_group,
     )
-    granted = Budget(epsilon, delta, anyone=alone)
-    silo_folder = SiloFolder.create(
-        folder, settings, granted, note=note, unusual_budget=unusual_budget, new_beginning=new_beginning
+    folder, granted = options.folder, Budget(options.epsilon, options.delta, anyone=options.alone)
+    created = SiloFolder.create(
+        folder,
+        settings,
+        granted,
+        note=options.note,
+        unusual_budget=options.unusual_budget,
+        new_beginning=options.new_beginning,
     )
     print_result(
-        f"{folder} is ready: silo '{name}', privacy budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
-        f"until you approve one. Next: `ringfence silo review {folder} PLAN`, then `ringfence silo serve {folder}`.",
-        {"silo": name, "folder": str(silo_folder.path), "budget": granted.as_data()},
+        f"{folder} is ready: silo '{options.name}', privacy budget epsilon {options.epsilon:g} at delta "
+        f"{options.delta:g}. It answers no plan until you approve one. Next: `ringfence silo review {folder} PLAN`, "
+        f"then `ringfence silo serve {folder}`.",
+        {"silo": options.name, "folder": str(created.path), "budget": granted.as_data()},
         json=json,
     )
 
 
 @app.command()
-def serve(folder: Folder, port: Port = None) -> None:
+def serve(folder: Folder, port: Annotated[int | None, option(*PORT)] = None) -> None:
     """Answer the rounds of approved plans, until stopped.
 
     Decisions that you make in the meantime take effect at once.
@@ -110,6 +98,7 @@ def serve(folder: Folder, port: Port = None) -> None:
     Examples:
       ringfence silo serve north-silo
     """
+    require_extra("serving", "A silo's agent", "fastapi", "uvicorn")
     from ringfence.silo import agent
 
     silo_folder = opened(folder)
@@ -119,7 +108,7 @@ def serve(folder: Folder, port: Port = None) -> None:
 @app.command()
 def page(
     folder: Folder,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1. Default: any free one.")] = 0,
+    port: Annotated[int, option("Port on 127.0.0.1. Default: any free one.")] = 0,
 ) -> None:
     """Serve the operator's page to a browser on this machine.
 
@@ -128,7 +117,8 @@ def page(
     Examples:
       ringfence silo page north-silo
     """
-    from ringfence.silo import operator
+    require_extra("serving", "The operator's page", "fastapi", "uvicorn")
+    from ringfence.silo.operator import service as operator
 
     silo_folder = opened(folder)
     token = operator.token_path(silo_folder)
@@ -150,8 +140,8 @@ def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     Examples:
       ringfence silo review north-silo plan.json
     """
-    from ringfence.protocol.plan import load_plan
-    from ringfence.silo.decisions import review_plan
+    from ringfence.protocol import load_plan
+    from ringfence.silo.operator.decisions import review_plan
 
     result = review_plan(opened(folder), load_plan(plan))
     text, command = result.text(), ["ringfence", "silo", "approve", str(folder), str(plan)]
@@ -166,7 +156,7 @@ def approve(
     plan: PlanFile,
     digest: Annotated[
         str,
-        typer.Option(metavar="HEX", help="The plan's digest as shown by the review, or its first 12 characters."),
+        option("The plan's digest as shown by the review, or its first 12 characters.", metavar="HEX"),
     ],
     note: Note = "",
     json: AsJson = False,
@@ -176,8 +166,8 @@ def approve(
     Examples:
       ringfence silo approve north-silo plan.json --digest 5c1f0d2a9b7e
     """
-    from ringfence.protocol.plan import load_plan
-    from ringfence.silo.decisions import approve_plan, require_reviewed
+    from ringfence.protocol import load_plan
+    from ringfence.silo.operator.decisions import approve_plan, require_reviewed
 
     loaded = load_plan(plan)
     require_reviewed(loaded, digest)
@@ -214,7 +204,8 @@ def end(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> 
 
 
 def _end(folder: Path, which: str, note: str, json: bool, *, revoke: bool) -> None:
-    from ringfence.silo.decisions import end_plan
+    """End or revoke a plan at a silo, for `silo end` and `silo revoke`."""
+    from ringfence.silo.operator.decisions import end_plan
 
     digest = end_plan(opened(folder), which, revoke=revoke, note=note)
     word = "revoked" if revoke else "ended"
@@ -225,9 +216,9 @@ def _end(folder: Path, which: str, note: str, json: bool, *, revoke: bool) -> No
 @app.command()
 def budget(
     folder: Folder,
-    epsilon: Epsilon,
-    delta: Delta,
-    alone: Alone = None,
+    epsilon: Annotated[float, option(*EPSILON)],
+    delta: Annotated[float, option(*DELTA)],
+    alone: Annotated[float | None, option(*ALONE)] = None,
     note: Note = "",
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
@@ -239,8 +230,8 @@ def budget(
     Examples:
       ringfence silo budget north-silo --epsilon 6 --delta 1e-6
     """
-    from ringfence.silo.budget import Budget
-    from ringfence.silo.decisions import set_budget
+    from ringfence.silo.ledger.budget import Budget
+    from ringfence.silo.operator.decisions import set_budget
 
     granted = Budget(epsilon, delta, anyone=alone)
     set_budget(opened(folder), granted, note=note, unusual_budget=unusual_budget)
@@ -254,7 +245,7 @@ def status(folder: Folder, json: AsJson = False) -> None:
     Examples:
       ringfence silo status north-silo
     """
-    from ringfence.silo.decisions import status as read_status
+    from ringfence.silo.operator.decisions import status as read_status
 
     silo_folder = opened(folder)
     found = read_status(silo_folder)
@@ -271,8 +262,8 @@ def status(folder: Folder, json: AsJson = False) -> None:
 @app.command()
 def ledger(folder: Folder, json: AsJson = False) -> None:
     """List all entries of the silo's ledger."""
-    from ringfence.silo.decisions import list_entries
-    from ringfence.silo.summary import describe_entry
+    from ringfence.silo.ledger.summary import describe_entry
+    from ringfence.silo.operator.decisions import list_entries
 
     entries = list_entries(opened(folder))
     if json:
@@ -286,7 +277,7 @@ def ledger(folder: Folder, json: AsJson = False) -> None:
 @app.command()
 def certificate(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="Write the certificate here (JSON).")],
+    out: Annotated[Path, option("Write the certificate here (JSON).")],
     json: AsJson = False,
 ) -> None:
     """Export a signed certificate of everything ever released.
@@ -296,7 +287,7 @@ def certificate(
     Examples:
       ringfence silo certificate north-silo --out north.certificate.json
     """
-    from ringfence.silo.certificate import export
+    from ringfence.silo.ledger.certificate import export
 
     require_folder(out)
     made = export(opened(folder), out)
@@ -309,14 +300,14 @@ def certificate(
 
 
 def opened(folder: Path) -> "SiloFolder":
-    """Open the folder that a command is about, and install the losses that its operator put there."""
+    """Open the silo's folder that a command is about, and install the losses that its operator put there."""
     from ringfence.silo.folder import SiloFolder
 
     own = SiloFolder.open(folder)
     sources = [] if own.settings.workers else sorted((folder / "losses").glob("*.py"))
     if sources:
         from ringfence.errors import SiloError
-        from ringfence.losses import install
+        from ringfence.federation.custom_loss import install_loss
 
         for source in sources:
             places = [path.stat() for path in (source, source.parent)]
@@ -325,5 +316,5 @@ def opened(folder: Path) -> "SiloFolder":
                     f"{source} can be changed by other users, so it will not be run. Give it and its folder to the "
                     "silo's user (chown), and let nobody else write to them (chmod -R go-w)."
                 )
-            install(source)
+            install_loss(source)
     return own

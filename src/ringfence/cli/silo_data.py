@@ -1,17 +1,68 @@
-"""`ringfence silo update` and `register`: what an operator says of the silo's data, and of its ledger."""
+"""`ringfence silo backup`, `update`, `loss`, `personalise` and the like: a silo's ledger, data, programs and models."""
 
+from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from ringfence.cli.output import AsJson, print_result
+from ringfence.cli.options import AsJson, Note, PlanFile, argument, option
+from ringfence.cli.output import print_json, print_result, print_table, require_folder, say, warn
 from ringfence.cli.silo import Folder, app, opened
+
+
+@app.command()
+def backup(
+    folder: Folder,
+    out: Annotated[Path, option("Write the copy here. Existing files are not overwritten.")],
+    json: AsJson = False,
+) -> None:
+    """Copy the ledger and verify the copy, even while serving.
+
+    Examples:
+      ringfence silo backup north-silo --out north.backup
+    """
+    from ringfence.silo.ledger.backup import back_up
+
+    require_folder(out)
+    made = back_up(opened(folder), out)
+    print_result(
+        f"{out} is a complete copy of the ledger of silo '{made.silo}': {made.number} entries, the last with hash "
+        f"{made.hash}.",
+        {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.hash},
+        json=json,
+    )
+
+
+@app.command()
+def restore(
+    folder: Folder,
+    copy: Annotated[Path, argument("A copy of this silo's ledger.", metavar="BACKUP")],
+    json: AsJson = False,
+) -> None:
+    """Restore the ledger from a copy that lacks no known release.
+
+    Examples:
+      ringfence silo restore north-silo north.backup
+    """
+    from ringfence.silo.ledger.backup import restore as put_back
+
+    made = put_back(opened(folder), copy)
+    kept = f" The file it replaced is now {made.replaced}." if made.replaced else ""
+    print_result(
+        f"Restored the ledger of silo '{made.silo}': {made.number} entries, the last with hash {made.hash}.{kept} "
+        "Before you serve it, compare number and hash with the newest certificate that anybody holds.",
+        {
+            "silo": made.silo,
+            "entries": made.number,
+            "head": made.hash,
+            "replaced": None if made.replaced is None else str(made.replaced),
+        },
+        json=json,
+    )
 
 
 @app.command()
 def update(
     folder: Folder,
-    reason: Annotated[str, typer.Option(help="What happened to the data, in one line. It is kept in the ledger.")],
+    reason: Annotated[str, option("What happened to the data, in one line. It is kept in the ledger.")],
     json: AsJson = False,
 ) -> None:
     """Continue with data that has changed.
@@ -21,7 +72,7 @@ def update(
     Examples:
       ringfence silo update north-silo --reason "records of 2026 added"
     """
-    from ringfence.silo.decisions import update_data
+    from ringfence.silo.operator.decisions import update_data
 
     change = update_data(opened(folder), reason)
     print_result(
@@ -36,9 +87,7 @@ def update(
 @app.command()
 def register(
     folder: Folder,
-    reason: Annotated[
-        str, typer.Option(help="Why this ledger, if the registry knows another one for these records.")
-    ] = "",
+    reason: Annotated[str, option("Why this ledger, if the registry knows another one for these records.")] = "",
     json: AsJson = False,
 ) -> None:
     """Register the folder's ledger as the ledger of its data.
@@ -48,7 +97,7 @@ def register(
     Examples:
       ringfence silo register north-silo
     """
-    from ringfence.silo.decisions import register as register_ledger
+    from ringfence.silo.operator.decisions import register as register_ledger
 
     silo_folder = opened(folder)
     said = register_ledger(silo_folder, reason)
@@ -57,3 +106,104 @@ def register(
         {"ledger": str(silo_folder.ledger_path), **said.model_dump(exclude_none=True)},
         json=json,
     )
+
+
+@app.command()
+def loss(
+    folder: Folder,
+    plan: PlanFile,
+    install: Annotated[
+        str | None,
+        option("Let the silo run it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show the program of a plan's own loss, or let the silo run it.
+
+    Read it before you install it: it runs on the silo's records.
+
+    Examples:
+      ringfence silo loss north-silo plan.json
+      ringfence silo loss north-silo plan.json --install 5c1f0d2a9b7e
+    """
+    from ringfence.errors import PlanError
+    from ringfence.protocol import load_plan
+    from ringfence.storage.files import replace_private
+
+    own, loaded = opened(folder), load_plan(plan)
+    found = loaded.loss.program if loaded.dimension else None
+    if found is None:
+        raise PlanError("This plan has no loss of its own, so there is no program to read or to install.")
+    if own.settings.workers:
+        raise PlanError("This silo's table is held by workers, which run no losses of plans: decline the plan.")
+    place = own.path / "losses" / f"{found.title}-{found.digest[:12]}.py"
+    if install is not None:
+        if len(install) < 12 or not found.digest.startswith(install.lower()):
+            raise PlanError(f"The program in {plan} does not have that SHA-256. Read it again, without --install.")
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        replace_private(place, found.source.encode())
+    if json:
+        told = {"title": found.title, "sha256": found.digest, "source": found.source}
+        print_json({**told, "installed": str(place) if place.exists() else None})
+    elif install is not None:
+        say(f"Silo '{own.name}' now runs the loss '{found.title}' in plans that you approve: {place}")
+    else:
+        say(found.source.rstrip("\n"))
+        warn(
+            f"This program would run on the records, as the silo's user. To allow it: ringfence silo loss {folder} "
+            f"{plan} --install {found.digest[:12]}"
+        )
+
+
+FederationsModel = Annotated[
+    Path, argument("The federation's model, as written by `ringfence train --out`.", metavar="MODEL")
+]
+
+
+@app.command()
+def personalise(folder: Folder, model: FederationsModel, note: Note = "", json: AsJson = False) -> None:
+    """Adapt a model to the silo's own records: NOT PRIVATE.
+
+    The result is for the silo only and stays in its folder. Cross-validation chooses how strongly it is pulled towards
+    the federation's model. Nothing leaves the silo and nothing is charged; the ledger records that it was done.
+
+    Examples:
+      ringfence silo personalise north-silo model.json
+    """
+    from ringfence.model.model import Model
+    from ringfence.model.personal import NOT_PRIVATE, personalise
+
+    found = personalise(opened(folder), Model.load(model), note=note)
+    if json:
+        print_json(found.as_data())
+        return
+    own, federation = (found.as_data()["loss"][name] for name in ("own", "federation"))
+    say(f"{NOT_PRIVATE}\n")
+    print_table(["model", "cross-validated loss"], [["federation", federation], ["own", own]])
+    say(f"\nStrength of the pull: {found.strength}.\nmodel {found.path}\npage {found.page}")
+
+
+@app.command()
+def compare(folder: Folder, model: FederationsModel, note: Note = "", json: AsJson = False) -> None:
+    """Measure what taking part is worth to this silo: NOT PRIVATE.
+
+    Three models are measured on records that none of them was fitted to: one fitted to the silo's records alone, the
+    federation's, and the silo's adapted one. The result is for the silo only.
+
+    Examples:
+      ringfence silo compare north-silo model.json
+    """
+    from ringfence.model.model import Model
+    from ringfence.model.personal import NOT_PRIVATE, compare
+
+    found = compare(opened(folder), Model.load(model), note=note)
+    if json:
+        print_json(found.as_data())
+        return
+    say(f"{NOT_PRIVATE}\n")
+    print_table(
+        ["model", found.metric, "loss"],
+        [[name, found.scores[name], found.losses[name]] for name in found.scores],
+        title=f"On {found.records} {found.unit}s that no model was fitted to",
+    )
+    say("\n".join(["", *found.sentences(), f"page {found.page}"]))

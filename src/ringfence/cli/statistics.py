@@ -1,204 +1,151 @@
 """`ringfence statistics`: who has how many, how much is missing, how silos differ."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ringfence.cli.options import (
-    Ledgers,
-    NewBeginning,
-    SameDataAs,
-    UnusualBudget,
-    parse_cap,
-    parse_cuts,
-    parse_sizes,
-)
-from ringfence.cli.output import AsJson, print_json, print_plan, print_table, require_folder, say
+from ringfence.cli.options import AsJson
+from ringfence.cli.output import print_json, print_table, require_folder, say, write_plan
 from ringfence.errors import PlanError
+from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
+from ringfence.planning.options import offered, offered_sizes, parse_cap, parse_cuts
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan
-    from ringfence.protocol.questions import Question
-    from ringfence.protocol.schema import Schema
-    from ringfence.server.learned import Findings
-    from ringfence.server.statistics import Tables
+    from ringfence.estimates.statistics import StatisticsTables
+    from ringfence.protocol import Plan, Query, Schema
+    from ringfence.server.state import Findings
 
 
-def statistics(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[SILO.csv...]", help="One table per silo, named after it: north.csv is silo 'north'."),
-    ] = None,
-    schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).", rich_help_panel="Basic")] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Epsilon that all answers together cost every silo.", rich_help_panel="Basic")
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Columns to count. Default: all. Fewer columns get less noise.",
-            rich_help_panel="Statistics",
-        ),
-    ] = None,
-    cross: Annotated[
-        list[str], typer.Option(metavar="A,B", help="Add a cross table of two columns.", rich_help_panel="Statistics")
-    ] = [],  # noqa: B006
-    bins: Annotated[
-        int, typer.Option(help="Number of bins for numeric columns: a power of two.", rich_help_panel="Statistics")
-    ] = 64,
-    survival: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME,EVENT",
-            help="Ask for a survival curve instead, from the columns of time and event.",
-            rich_help_panel="Statistics",
-        ),
-    ] = None,
-    cuts: Annotated[
-        str | None, typer.Option(metavar="T1,T2,...", help="Times of the survival curve.", rich_help_panel="Statistics")
-    ] = None,
-    for_schema: Annotated[
-        bool,
-        typer.Option(
-            "--for-schema",
-            help='Suggest lines for the schema, in which bounds may still be "?".',
-            rich_help_panel="Statistics",
-        ),
-    ] = False,
-    silo: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=RECORDS",
-            help="With --out: a deployed silo and its number of records.",
-            rich_help_panel="Deployment",
-        ),
-    ] = [],  # noqa: B006
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write a plan for `ringfence server run` here (JSON) instead.", rich_help_panel="Deployment"),
-    ] = None,
-    run: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Show the results of a finished `ringfence server run`.",
-            rich_help_panel="Deployment",
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page with figures here (HTML).", rich_help_panel="Output"),
-    ] = None,
-    ledgers: Ledgers = None,
-    same_data_as: SameDataAs = [],  # noqa: B006
-    new_beginning: NewBeginning = "",
-    cap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EPS,DELTA",
-            help="Refuse to run if all runs on the data together would exceed this.",
-            rich_help_panel="Privacy",
-        ),
-    ] = None,
-    unusual_budget: UnusualBudget = False,
-    json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class StatisticsOptions(AskRequest):
+    """What to count, in which tables, and for how much; or in which deployed silos; or in which finished run."""
+
+    files: Sequence[Path] = offered((), FILES, argument=True, metavar="[SILO.csv...]")
+    schema: Path | None = offered(None, "The public schema (TOML).", "Basic")
+    epsilon: float = offered(None, "Epsilon that all answers together cost every silo.", "Basic", reads=float | None)
+    delta: float | None = offered(None, *DELTA)
+    columns: str | None = offered(
+        None, "Columns to count. Default: all. Fewer columns get less noise.", "Statistics", metavar="A,B,..."
+    )
+    cross: Sequence[str] = offered((), "Add a cross table of two columns.", "Statistics", metavar="A,B")
+    bins: int = offered(64, "Number of bins for numeric columns: a power of two.", "Statistics")
+    survival: str | None = offered(
+        None,
+        "Ask for a survival curve instead, from the columns of time and event.",
+        "Statistics",
+        metavar="TIME,EVENT",
+    )
+    cuts: tuple[float, ...] | None = offered(
+        None, "Times of the survival curve.", "Statistics", metavar="T1,T2,...", reads=str | None, parser=parse_cuts
+    )
+    for_schema: bool = offered(False, 'Suggest lines for the schema, in which bounds may still be "?".', "Statistics")
+    sizes: Mapping[str, int] = offered_sizes({}, "With --out: a deployed silo and its number of records.", "Deployment")
+    out: Path | None = offered(None, *PLAN_OUT)
+    run: Path | None = offered(
+        None, "Show the results of a finished `ringfence server run`.", "Deployment", metavar="FOLDER"
+    )
+    page: Path | None = offered(None, "Write a page with figures here (HTML).", "Output", metavar="FILE")
+    cap: tuple[float, ...] | None = offered(
+        None,
+        "Refuse to run if all runs on the data together would exceed this.",
+        "Privacy",
+        metavar="EPS,DELTA",
+        reads=str | None,
+        parser=parse_cap,
+    )
+
+
+def statistics(options: StatisticsOptions, json: AsJson = False) -> None:
     """Count privately: histograms, means, quantiles, cross tables.
 
-    Categories and missing cells are counted too, and everything has intervals. It is one question, charged to each
+    Categories and missing cells are counted too, and everything has intervals. It is one query, charged to each
     silo's ledger. What other runs on the same records cost adds to it.
 
     Examples:
       ringfence statistics north.csv south.csv --schema schema.toml --epsilon 0.5
       ringfence statistics north.csv south.csv --schema schema.toml --epsilon 0.5 --cross smoker,ill
     """
-    require_folder(out)
-    require_folder(page)
-    if [bool(files), out is not None, run is not None].count(True) != 1 or bool(silo) != (out is not None):
+    require_folder(options.out)
+    require_folder(options.page)
+    given = [bool(options.files), options.out is not None, options.run is not None]
+    if given.count(True) != 1 or bool(options.sizes) != (options.out is not None):
         raise PlanError(
             "Give exactly one of these: a table per silo; --silo NAME=RECORDS for each deployed silo, and --out for "
             "the plan; or --run, the folder of a finished run."
         )
-    if run is not None:
-        _show_run(run, page, for_schema=for_schema, json=json)
+    if options.run is not None:
+        _show_run(options.run, options, json=json)
         return
-    if schema is None or epsilon is None:
+    if options.schema is None or options.epsilon is None:
         raise PlanError("Statistics need --schema and --epsilon. `ringfence schema draft` writes a first schema.")
-    if survival is not None or cuts is not None:
-        if columns is not None or cross or for_schema or page is not None:
-            raise PlanError(
-                "--survival asks for a curve alone, which is printed: leave out --columns, --cross, --for-schema and "
-                "--page."
-            )
-        data, question = _survival(schema, survival, cuts)
-    else:
-        data, question = _question(schema, files[0] if files else None, columns, cross, bins, for_schema=for_schema)
-    if out is not None:
-        _write_plan(out, data, question, parse_sizes(silo), epsilon, delta, json=json)
-        return
-    from ringfence.planning.one_question import make_survey
-    from ringfence.server.questions.statistics import tables
-    from ringfence.workflow import AskRequest, ask_files
+    is_curve = options.survival is not None or options.cuts is not None
+    data, query = (_survival if is_curve else _statistics)(options.schema, options)
+    from ringfence.federation.workflow import ask_files
+    from ringfence.planning.query_plans import make_query_plan
+    from ringfence.planning.request import Member
+    from ringfence.server.queries.statistics import statistics_of_run
 
-    limit = parse_cap(cap)
-    asked = AskRequest(files or [], epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget, limit)
-    result = ask_files(asked, data, lambda members: make_survey(data, members, question))
-    plan = result.statement.plan
+    if options.out is not None:
+        members = [Member(name, size, options.epsilon, options.delta) for name, size in options.sizes.items()]
+        write_plan(make_query_plan(data, members, query), options.out, json=json)
+        return
+    result = ask_files(options, data, lambda members: make_query_plan(data, members, query))
+    plan, guarantees = result.statement.plan, result.statement.text()
     cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
-    if _shows_curve(plan, result.findings, result.statement.text(), cost, json=json):
-        return
-    found = tables(plan, result.findings)
-    _show(plan, found, result.statement.text(), cost, page, for_schema=for_schema, json=json)
+    if not _shows_curve(plan, result.findings, guarantees, cost, json=json):
+        _show(plan, statistics_of_run(plan, result.findings), guarantees, cost, options, json=json)
 
 
-def _question(
-    schema: Path, file: Path | None, columns: str | None, cross: Sequence[str], bins: int, *, for_schema: bool
-) -> "tuple[Schema, Question]":
+def _statistics(schema: Path, options: StatisticsOptions) -> "tuple[Schema, Query]":
+    """Return the columns and the statistics query that `ringfence statistics` asks for."""
     from ringfence import sources
     from ringfence.planning.request import clear_refusals
-    from ringfence.protocol.questions import Statistics
-    from ringfence.protocol.schema import load_columns, load_draft, without_target
+    from ringfence.protocol import Statistics, load_columns
+    from ringfence.protocol.schema.schema import load_draft, without_target
 
-    header = None if file is None else lambda: sources.header(file)
-    data = without_target((load_draft if for_schema else load_columns)(schema, header))
-    pairs = [tuple(part.strip() for part in pair.split(",")) for pair in cross]
-    for pair, text in zip(pairs, cross, strict=True):
+    header = (lambda: sources.header(options.files[0])) if options.files else None
+    data = without_target((load_draft if options.for_schema else load_columns)(schema, header))
+    pairs = [tuple(part.strip() for part in pair.split(",")) for pair in options.cross]
+    for pair, text in zip(pairs, options.cross, strict=True):
         if len(pair) != 2:
             raise PlanError(f"'{text}' is not of the form A,B: a cross table needs two columns.")
-    named = list(data.used) if columns is None else [name.strip() for name in columns.split(",")]
-    named += sorted({name for pair in pairs for name in pair if name not in named} if columns is not None else ())
+    if options.columns is None:
+        named = list(data.used)
+    else:
+        named = [name.strip() for name in options.columns.split(",")]
+        named += sorted({name for pair in pairs for name in pair if name not in named})
     with clear_refusals():
-        question = Statistics.model_validate({"columns": tuple(named), "cross": tuple(pairs), "bins": bins})
-    return data, question
+        query = Statistics.model_validate({"columns": tuple(named), "cross": tuple(pairs), "bins": options.bins})
+    return data, query
 
 
-def _survival(schema: Path, survival: str | None, cuts: str | None) -> "tuple[Schema, Question]":
+def _survival(schema: Path, options: StatisticsOptions) -> "tuple[Schema, Query]":
+    """Return the columns and the survival curve that `ringfence statistics --survival` asks for."""
     from ringfence.planning.request import clear_refusals
-    from ringfence.protocol.questions import SurvivalCurve
-    from ringfence.protocol.schema import load_columns, without_target
+    from ringfence.protocol import SurvivalCurve, load_columns
+    from ringfence.protocol.schema.schema import without_target
 
-    named = [] if survival is None else [part.strip() for part in survival.split(",")]
-    at = parse_cuts(cuts)
-    if len(named) != 2 or at is None:
+    if options.columns is not None or options.cross or options.for_schema or options.page is not None:
+        raise PlanError(
+            "--survival asks for a curve alone, which is printed: leave out --columns, --cross, --for-schema and "
+            "--page."
+        )
+    named = [] if options.survival is None else [part.strip() for part in options.survival.split(",")]
+    if len(named) != 2 or options.cuts is None:
         raise PlanError("A survival curve needs --survival TIME,EVENT (two columns) and --cuts T1,T2,... (its times).")
     with clear_refusals():
-        return without_target(load_columns(schema)), SurvivalCurve(time=named[0], event=named[1], cuts=at)
+        query = SurvivalCurve(time=named[0], event=named[1], cuts=options.cuts)
+        return without_target(load_columns(schema)), query
 
 
 def _shows_curve(
     plan: "Plan", findings: "Mapping[str, Findings]", guarantees: str, cost: dict[str, Any], *, json: bool
 ) -> bool:
     """Show a survival curve, if the plan asks for one; tell whether it does."""
-    from ringfence.server.questions.survival_curve import curve
+    from ringfence.server.queries.survival_curve import survival_curve_of_run
 
-    points = curve(plan, findings)
+    points = survival_curve_of_run(plan, findings)
     if points is None:
         return False
     if json:
@@ -210,86 +157,66 @@ def _shows_curve(
     return True
 
 
-def _write_plan(
-    out: Path,
-    data: "Schema",
-    question: "Question",
-    sizes: dict[str, int],
-    epsilon: float,
-    delta: float | None,
-    *,
-    json: bool,
-) -> None:
-    from ringfence.planning.one_question import make_survey
-    from ringfence.planning.request import Member
-
-    plan = make_survey(data, [Member(name, size, epsilon, delta) for name, size in sizes.items()], question)
-    out.write_bytes(plan.content)
-    print_plan(
-        plan, f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.", json=json
-    )
-
-
-def _show_run(run: Path, page: Path | None, *, for_schema: bool, json: bool) -> None:
+def _show_run(run: Path, options: StatisticsOptions, *, json: bool) -> None:
+    """Print the statistics of a finished run, or its survival curve."""
+    from ringfence.model.statement import SiloGuarantee, Statement
     from ringfence.server.conduct import replay
-    from ringfence.server.questions.statistics import tables
-    from ringfence.server.transcript import read
-    from ringfence.statement import SiloGuarantee, Statement
+    from ringfence.server.queries.statistics import statistics_of_run
+    from ringfence.server.transcript import read_transcript
 
-    plan, result = read(run)[0].plan, replay(run)
+    plan, result = read_transcript(run)[0].plan, replay(run)
     held = {terms.name: [own.model_dump(mode="json") for own in terms.guarantees] for terms in plan.silos}
     if _shows_curve(plan, result.findings, "", held, json=json):
-        if page is not None:
-            raise PlanError(f"A survival curve has no page of its own, so {page} was not written: leave out --page.")
+        if options.page is not None:
+            raise PlanError(
+                f"A survival curve has no page of its own, so {options.page} was not written: leave out --page."
+            )
         return
-    found = tables(plan, result.findings)
+    found = statistics_of_run(plan, result.findings)
     claimed = {
         terms.name: SiloGuarantee(records=terms.records, rounds=1, this_run=terms.guarantees, all_runs=terms.guarantees)
         for terms in plan.silos
         if terms.name in found.silos
     }
     cost = {name: own.model_dump(mode="json") for name, own in claimed.items()}
-    _show(plan, found, Statement(plan, claimed).words(), cost, page, for_schema=for_schema, json=json)
+    _show(plan, found, Statement(plan, claimed).words(), cost, options, json=json)
 
 
 def _show(
     plan: "Plan",
-    found: "Tables",
+    found: "StatisticsTables",
     guarantees: str,
     cost: dict[str, Any],
-    page: Path | None,
+    options: StatisticsOptions,
     *,
-    for_schema: bool,
     json: bool,
 ) -> None:
-    from ringfence.report import statistics as report
+    """Print the statistics that were found, write their page, and suggest lines for a schema."""
+    from ringfence.evidence.report import statistics_report as report
     from ringfence.storage.toml_files import toml_text
 
-    suggested = _suggested(plan, found) if for_schema else {}
-    if page is not None:
-        report.statistics_report(plan, found, guarantees).write(page)
+    suggested = _suggested(plan, found) if options.for_schema else {}
+    if options.page is not None:
+        report.statistics_report(plan, found, guarantees).write(options.page)
     if json:
-        schema = {"schema": suggested} if for_schema else {}
-        print_json({"plan": plan.digest(), **report.as_data(found), **schema, "cost": cost})
+        schema = {"schema": suggested} if options.for_schema else {}
+        print_json({"plan": plan.digest(), **report.statistics_data(found), **schema, "cost": cost})
         return
-    for shown in report.shown_tables(plan, found):
+    for shown in report.printed_tables(plan, found):
         print_table(shown.header, shown.rows, title=shown.title)
         say()
     say(f"{report.INTERVALS}\n{report.ADDS_UP}\n{report.DIFFERENCING}\n\n{guarantees}")
-    if for_schema:
-        lines = (
-            toml_text({"columns": suggested})
-            if suggested
-            else "# The noise is too large for a suggestion: spend a larger epsilon.\n"
-        )
+    if options.for_schema:
+        too_noisy = "# The noise is too large for a suggestion: spend a larger epsilon.\n"
+        lines = toml_text({"columns": suggested}) if suggested else too_noisy
         say(f"\nFor the schema, computed from these private answers alone:\n\n{lines}")
-    if page is not None:
-        say(f"page {page}")
+    if options.page is not None:
+        say(f"page {options.page}")
 
 
-def _suggested(plan: "Plan", found: "Tables") -> dict[str, dict[str, Any]]:
-    """Return lines for a schema: what it says already, and what was found."""
-    from ringfence.server.statistics.suggest import schema_fields
+def _suggested(plan: "Plan", found: "StatisticsTables") -> dict[str, dict[str, Any]]:
+    """Return lines for a schema from statistics: what it says already, and what was found."""
+    from ringfence.estimates.statistics import suggested_schema_fields
 
     columns = {name: plan.data.used[name] for name in found.together.columns}
     unbounded = {name: column.is_unbounded for name, column in columns.items()}
@@ -298,5 +225,5 @@ def _suggested(plan: "Plan", found: "Tables") -> dict[str, dict[str, Any]]:
             **columns[name].model_dump(exclude_none=True),
             **{field: columns[name].written(value) if field == "center" else value for field, value in fields.items()},
         }
-        for name, fields in schema_fields(found.together, unbounded).items()
+        for name, fields in suggested_schema_fields(found.together, unbounded).items()
     }

@@ -1,100 +1,84 @@
 """`ringfence train`: one CSV file per silo, on one machine."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from ringfence.cli.evaluation import figure_cells, print_evaluation, print_exact
-from ringfence.cli.options import (
-    Ledgers,
-    NewBeginning,
-    SameDataAs,
-    SchemaFile,
-    SiloFiles,
-    Target,
-    UnusualBudget,
-    parse_cap,
-    parse_files,
-    takes_plan_request,
-)
-from ringfence.cli.output import AsJson, print_json, print_table, progress, remark, require_folder, require_new, say
-from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
-from ringfence.errors import PlanError
+from ringfence.cli.evaluation import metric_cells, print_evaluation, print_exact
+from ringfence.cli.options import AsJson
+from ringfence.cli.output import print_json, print_table, progress, remark, require_folder, say
+from ringfence.errors import OutputError, PlanError
+from ringfence.federation.requests import TrainRequest
+from ringfence.planning.options import offered
 
 if TYPE_CHECKING:
-    from ringfence.metrics.choice import Choice
-    from ringfence.planning.propose import Proposal
-    from ringfence.protocol.plan import Plan
+    from ringfence.estimates.comparison import Choice
+    from ringfence.federation.tracking import Recorder, TensorBoard
+    from ringfence.federation.workflow import WorkflowResult
+    from ringfence.protocol import Plan
     from ringfence.server.rounds import RoundOutcome
-    from ringfence.workflow import WorkflowResult
 
 
-@takes_plan_request
-def train(
-    *,
-    files: SiloFiles,
-    schema: SchemaFile,
-    target: Target,
-    request: Any,
-    tried: Annotated[
-        list[str],
-        typer.Option(
-            "--try",
-            metavar="OPTION=VALUE,VALUE...",
-            help="Train one candidate per value, compare them privately on held-out records and keep the best, all "
-            "within --epsilon. Repeat it to try every combination.",
-            rich_help_panel="Evaluation",
-        ),
-    ] = [],  # noqa: B006
-    exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact",
-            help="Also measure on the held-out records without noise: NOT PRIVATE.",
-            rich_help_panel="Evaluation",
-        ),
-    ] = False,
-    test: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=FILE",
-            help="Also measure on a silo's test file without noise: NOT PRIVATE.",
-            rich_help_panel="Evaluation",
-        ),
-    ] = [],  # noqa: B006
-    ledgers: Ledgers = None,
-    same_data_as: SameDataAs = [],  # noqa: B006
-    new_beginning: NewBeginning = "",
-    cap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EPS,DELTA[,ALONE]",
-            help="Refuse to run if all runs on the data together would exceed this. ALONE is the epsilon allowed "
-            "against a server that colludes with the shuffler.",
-            rich_help_panel="Privacy",
-        ),
-    ] = None,
-    unusual_budget: UnusualBudget = False,
-    peer_to_peer: Annotated[
-        bool,
-        typer.Option(
-            "--peer-to-peer",
-            help="Train without a server: every silo broadcasts its answers and computes every step.",
-            rich_help_panel="Algorithm",
-        ),
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).", rich_help_panel="Output")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let --out replace an existing file.", rich_help_panel="Output")
-    ] = False,
-    report: ReportFile = None,
-    no_report: NoReport = False,
-    figures: Figures = None,
-    track: Track = None,
-    json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class TrackingOptions:
+    """Figures of the report, and a tracker that follows the rounds."""
+
+    figures: Path | None = offered(
+        None,
+        "Also write the report's figures to this folder, as SVG and, if matplotlib is installed, PNG.",
+        "Output",
+        metavar="FOLDER",
+    )
+    track: Path | None = offered(
+        None, "Write each round's public numbers to this folder, for TensorBoard.", "Output", metavar="FOLDER"
+    )
+
+    def trackers(self) -> "list[TensorBoard]":
+        """Return TensorBoard, if there is a folder for it."""
+        if self.track is None:
+            return []
+        from ringfence.federation.tracking import TensorBoard
+
+        return [TensorBoard(self.track)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOutput(TrackingOptions):
+    """Where the model and the report of a training go."""
+
+    out: Path | None = offered(None, "Write the model here (JSON).", "Output")
+    overwrite: bool = offered(False, "Let --out replace an existing file.", "Output")
+    report: Path | None = offered(
+        None, "Write the report here (HTML). Default: beside the model, or the ledgers.", "Output", metavar="FILE"
+    )
+    no_report: bool = offered(False, "Write no report.", "Output")
+
+    def report_path(self, ledgers: Path) -> Path | None:
+        """Return the report's path: as asked for, else beside the model, else with the ledgers; None without one.
+
+        Refuses, before anything is charged, files that could not be written or exist, and options that contradict each
+        other.
+        """
+        require_folder(self.out)
+        if self.out is not None and self.out.exists() and not self.overwrite:
+            raise OutputError(
+                f"{self.out} already exists, and may hold a model that cost privacy budget: name another file, or add "
+                "--overwrite."
+            )
+        if self.no_report and self.report is not None:
+            raise OutputError("--report and --no-report contradict each other: give one of them.")
+        usual = ledgers / "ringfence-report.html" if self.out is None else self.out.with_suffix(".html")
+        path = self.report or (None if self.no_report else usual)
+        if self.figures is not None and path is None:
+            raise OutputError("--figures needs a report: name its file with --report.")
+        if path is not None and path == self.out:
+            raise OutputError(f"The model and the report cannot both be written to {path}: name another file.")
+        require_folder(path)
+        return path
+
+
+def train(request: TrainRequest, output: TrainOutput, json: AsJson = False) -> None:
     """Train one model across silos, each protected by its own noise.
 
     Each silo's ledger is charged before the silo answers. What earlier runs on the same records cost adds to it.
@@ -104,82 +88,61 @@ def train(
       ringfence train *.csv --schema schema.toml --target ill --epsilon 1 --out model.json
       ringfence train *.csv --schema schema.toml --target ill --epsilon 2 --try ridge=0,0.01
     """
-    from ringfence import workflow
-    from ringfence.planning.candidates import parse_tries
-    from ringfence.planning.explain import explain_proposal, warnings
-    from ringfence.tracking import Recorder
+    from ringfence.federation.tracking import Recorder
+    from ringfence.federation.workflow import train_files
+    from ringfence.planning.explain import explain_proposal
 
-    training = workflow.TrainRequest(
-        files=files,
-        schema=schema,
-        target=target,
-        plan=request,
-        exact=exact,
-        tests=parse_files(test),
-        ledgers=ledgers,
-        same_data_as=same_data_as,
-        new_beginning=new_beginning,
-        cap=parse_cap(cap),
-        unusual_budget=unusual_budget,
-        peer_to_peer=peer_to_peer,
-    )
-    require_folder(out)
-    if not overwrite:
-        require_new(out)
-    page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
-    if tried and track:
+    page = output.report_path(request.ledgers or request.files[0].parent)
+    if request.tries and output.track:
         raise PlanError("--track follows a single run, but --try trains several candidates: remove one of the two.")
-    boards = trackers(track)
+    boards = output.trackers()
     recorders: dict[str, Recorder] = {}
     with progress() as bar:
         task = bar.add_task("rounds")
 
-        def announce(warned: Sequence[str], *plans: "Plan") -> None:
-            for line in warned:
+        def planned(plans: Sequence["Plan"], remarks: Sequence[str]) -> None:
+            """Print remarks on the plans of `ringfence train`, and set up its recorders and progress bar."""
+            for line in remarks:
                 remark(bar, line)
-            if page is not None or track is not None:
+            if page is not None or boards:
                 recorders.update({plan.digest(): Recorder(plan, *boards) for plan in plans})
             bar.update(task, total=sum(plan.rounds for plan in plans))
 
         def watch(plan: "Plan", outcome: "RoundOutcome") -> None:
+            """Record a finished round of `ringfence train`, and advance its progress bar."""
             if recorders:
                 recorders[plan.digest()](outcome)
             bar.advance(task)
 
-        if tried:
-            outcome = workflow.choose_files(
-                training,
-                parse_tries(tried),
-                planned=lambda proposed: announce([*proposed.explain(), *proposed.warnings()], *proposed.plans),
-                watch=watch,
-            )
-        else:
-            plan_of: list[Plan] = []
-
-            def planned(proposal: "Proposal") -> None:
-                plan_of.append(proposal.plan)
-                announce(warnings(proposal), proposal.plan)
-
-            outcome = workflow.train_files(training, planned=planned, watch=lambda done: watch(plan_of[0], done))
-    if out is not None:
-        outcome.result.model.save(out)
-    recorder = recorders.get(outcome.proposal.plan.digest())
+        trained = train_files(request, planned=planned, watch=watch)
+    if output.out is not None:
+        trained.result.model.save(output.out)
+    recorder = recorders.get(trained.proposal.plan.digest())
     if recorder is not None:
-        recorder.end(outcome.result.statement.text())
+        recorder.end(trained.result.statement.text())
     if page is not None and recorder is not None:
-        from ringfence.report.trained import train_report
-
-        proposals = {} if tried else workflow.what_if(request, outcome.proposal.plan)
-        made = train_report(outcome, recorder.rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
-        made.write(page, figures=figures)
+        _write_report(request, trained, recorder, page, output.figures)
     if json:
-        print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
+        print_json({**trained.report(), **({} if page is None else {"report": str(page)})})
     else:
-        say("\n".join([*explain_proposal(outcome.proposal), ""]))
-        _print(outcome, out, page)
+        say("\n".join([*explain_proposal(trained.proposal), ""]))
+        _print(trained, output.out, page)
+
+
+def _write_report(
+    request: TrainRequest, trained: "WorkflowResult", recorder: "Recorder", page: Path, figures: Path | None
+) -> None:
+    """Write the report of `ringfence train`, with proposals for other budgets."""
+    from ringfence.evidence.report.training_report import train_report
+    from ringfence.planning.propose import propose_other_budgets
+
+    proposals = {} if request.tries else propose_other_budgets(request.plan, trained.proposal.plan)
+    cap = request.cap[0] if request.cap else None
+    train_report(trained, recorder.rounds, what_if=proposals, cap=cap).write(page, figures=figures)
 
 
 def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
+    """Print what `ringfence train` did: guarantees, the choice, the evaluation, and the files."""
     statement, test = outcome.result.statement, outcome.test
     print_table(
         ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
@@ -211,7 +174,7 @@ def print_choice(choice: "Choice") -> None:
         [
             [str(one), "the best", "", "", ""]
             if number == choice.best
-            else [str(one), "", *figure_cells(one.above)[1:]]
+            else [str(one), "", *metric_cells(one.above)[1:]]
             for number, one in enumerate(choice.candidates)
         ],
     )

@@ -6,19 +6,17 @@ from pathlib import Path
 
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.errors import DeploymentError, DoorError
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.messages import SealedUpdate
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums import sealing
+from ringfence.protocol import Plan, SealedUpdate, ShufflerChannel
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
-from ringfence.storage.private_files import read_key, write_key
+from ringfence.shuffler import sealing
+from ringfence.storage.files import read_key, write_key
 
 _PAUSE = 0.05
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key that only its owner may read, and return its public key; that of an old one again."""
+    """Write the server's new key for the shuffler's batches, and return its public key; that of an old one again."""
     if path.exists():
         return sealing.public_key(read_key(path, DeploymentError))
     private = sealing.new_key()
@@ -40,30 +38,20 @@ def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float
         )
 
     def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
+        """Deposit a round's sealed updates at the shuffler, wait for its batch, and open it."""
         batch = client.batch(plan.digest(), round)
         if batch is None:
-            refused = _deposit(client, updates)
-            batch = _wait(client, plan.digest(), round, seconds)
+            refused = []
+            for update in updates:
+                try:
+                    client.deposit(update.to_bytes())
+                except DoorError as problem:  # must not keep out the rest, which may be enough
+                    refused.append(problem)
+            deadline = time.monotonic() + seconds
+            while (batch := client.batch(plan.digest(), round)) is None and time.monotonic() < deadline:
+                time.sleep(_PAUSE)
             if batch is None and refused:
                 raise refused[0]
         return None if batch is None else read_batch(plan, key, round, batch)
 
     return collect
-
-
-def _deposit(client: ShufflerClient, updates: Sequence[SealedUpdate]) -> list[DoorError]:
-    """Hand all in; what the shuffler refuses must not keep out the rest, which may be enough."""
-    refused = []
-    for update in updates:
-        try:
-            client.deposit(update.to_bytes())
-        except DoorError as problem:
-            refused.append(problem)
-    return refused
-
-
-def _wait(client: ShufflerClient, plan: str, round: int, seconds: float) -> bytes | None:
-    deadline = time.monotonic() + seconds
-    while (batch := client.batch(plan, round)) is None and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
-    return batch

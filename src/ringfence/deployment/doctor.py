@@ -30,16 +30,8 @@ _SPECIFIER = re.compile(r"(>=|<|==)([0-9.]+)")
 
 
 @dataclass(frozen=True)
-class Examined:
-    """What is looked at: the machine, or a folder of one of our kinds."""
-
-    kind: PlaceKind
-    path: Path
-
-
-@dataclass(frozen=True)
 class Diagnosis:
-    """What a check saw: that all is well, or what is wrong, with what to do."""
+    """Result of one check: whether all is well, and a sentence with what is wrong and what to do."""
 
     check: str
     place: str
@@ -48,16 +40,17 @@ class Diagnosis:
 
 
 class FaultError(RingfenceError):
-    """Something is wrong; the text says what, and what to do."""
+    """A check failed; the message says why, and what to do."""
 
 
 def examine(paths: list[Path]) -> list[Diagnosis]:
-    """Check the machine, and every folder given."""
-    places = [Examined("machine", Path("/")), *(Examined(_kind(path), path.absolute()) for path in paths)]
-    return [_look(name, check, place) for place in places for name, kinds, check in CHECKS if place.kind in kinds]
+    """Run the doctor's checks of the machine, and of every folder given."""
+    places: list[tuple[PlaceKind, Path]] = [("machine", Path("/")), *((_kind(path), path.absolute()) for path in paths)]
+    return [_look(name, check, kind, path) for kind, path in places for name, kinds, check in CHECKS if kind in kinds]
 
 
 def _kind(path: Path) -> PlaceKind:
+    """Tell the doctor whether a folder is a silo's, a shuffler's or a startup kit."""
     signs: dict[PlaceKind, str] = {"silo": "silo.toml", "shuffler": "shuffler.key", "kit": "startup"}
     try:
         return next(kind for kind, sign in signs.items() if os.path.lexists(path / sign))
@@ -68,10 +61,11 @@ def _kind(path: Path) -> PlaceKind:
         ) from None
 
 
-def _look(name: str, check: "Check", place: Examined) -> Diagnosis:
-    where = "this machine" if place.kind == "machine" else str(place.path)
+def _look(name: str, check: "Check", kind: PlaceKind, path: Path) -> Diagnosis:
+    """Run one check of the doctor and return its diagnosis."""
+    where = "this machine" if kind == "machine" else str(path)
     try:
-        return Diagnosis(name, where, True, check(place.path))
+        return Diagnosis(name, where, True, check(path))
     except RingfenceError as wrong:
         return Diagnosis(name, where, False, str(wrong))
     except ImportError as missing:
@@ -84,6 +78,7 @@ def _look(name: str, check: "Check", place: Examined) -> Diagnosis:
 
 
 def _python(_: Path) -> str:
+    """Check, for the doctor, that Python is new enough."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < _PYTHON:
         raise FaultError(
@@ -93,7 +88,7 @@ def _python(_: Path) -> str:
 
 
 def _dependencies(_: Path) -> str:
-    """Compare what is installed with what this version asks for; of an extra, if all its packages are there."""
+    """Check, for the doctor, the versions of dependencies; an extra counts if all its packages are installed."""
     extras: dict[str, list[tuple[str, str]]] = {}
     for line in importlib.metadata.requires("ringfence") or []:
         requirement, _semicolon, marker = line.partition(";")
@@ -116,7 +111,7 @@ def _dependencies(_: Path) -> str:
 
 
 def _version(name: str) -> str:
-    """Return the version of an installed package; nothing, if it is not."""
+    """Return the version of an installed package, for the doctor, or an empty text."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -124,6 +119,7 @@ def _version(name: str) -> str:
 
 
 def _holds(installed: str, sign: str, bound: str) -> bool:
+    """Tell the doctor whether an installed version meets a requirement's bound."""
     if not installed:
         return False
     have, want = ([*map(int, re.findall(r"\d+", text)[:4]), 0, 0, 0, 0][:4] for text in (installed, bound))
@@ -131,7 +127,8 @@ def _holds(installed: str, sign: str, bound: str) -> bool:
 
 
 def _state(_: Path) -> str:
-    from ringfence.storage.state_folder import state_folder
+    """Check, for the doctor, that the state folder is closed to other users."""
+    from ringfence.storage.files import state_folder
 
     folder = state_folder()
     _require_closed(folder, 0o700)
@@ -142,6 +139,7 @@ def _state(_: Path) -> str:
 
 
 def _owner(path: Path) -> str:
+    """Check, for the doctor, that a folder's owner exists and is not root."""
     owner = path.stat().st_uid
     if owner == 0:
         raise FaultError(
@@ -157,6 +155,7 @@ def _owner(path: Path) -> str:
 
 
 def _room(path: Path) -> str:
+    """Check, for the doctor, that the disk has space and files left."""
     free = shutil.disk_usage(path).free
     files = os.statvfs(path)
     if free < _ROOM or (files.f_files and files.f_favail < _FILES):
@@ -168,7 +167,7 @@ def _room(path: Path) -> str:
 
 
 def _clock(path: Path) -> str:
-    """A clock that was set back: something here was written in the future."""
+    """Check, for the doctor, that the clock was not set back: nothing here was written in the future."""
     newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
     if newest > time.time() + _AHEAD:
         written = datetime.fromtimestamp(newest, UTC).isoformat(timespec="minutes")
@@ -182,6 +181,7 @@ def _clock(path: Path) -> str:
 
 
 def _silo_permissions(path: Path) -> str:
+    """Check, for the doctor, that a silo's files are closed to other users."""
     from ringfence.silo.folder import SiloFolder
 
     folder = SiloFolder.open(path)
@@ -200,6 +200,7 @@ def _silo_permissions(path: Path) -> str:
 
 
 def _couriers(path: Path) -> str:
+    """Check, for the doctor, that the silo's group of couriers exists."""
     from ringfence.silo.folder import SiloFolder
 
     group = SiloFolder.open(path).settings.courier_group
@@ -210,6 +211,7 @@ def _couriers(path: Path) -> str:
 
 
 def _group(name: str) -> int:
+    """Return a group's number for the doctor; FaultError if there is no such group."""
     import grp
 
     try:
@@ -221,6 +223,7 @@ def _group(name: str) -> int:
 
 
 def _ledger(path: Path) -> str:
+    """Check, for the doctor, that a silo's ledger is intact and not from the future."""
     from ringfence.silo.folder import SiloFolder
 
     with SiloFolder.open(path).ledger() as ledger:
@@ -235,6 +238,7 @@ def _ledger(path: Path) -> str:
 
 
 def _signing_key(path: Path) -> str:
+    """Check, for the doctor, that a silo's signing key can be read."""
     from ringfence.silo.folder import SiloFolder
 
     SiloFolder.open(path).key()
@@ -242,6 +246,7 @@ def _signing_key(path: Path) -> str:
 
 
 def _records(path: Path) -> str:
+    """Check, for the doctor, that a silo's records fit their schema and ledger."""
     from ringfence.silo.folder import SiloFolder
 
     folder = SiloFolder.open(path)
@@ -256,6 +261,7 @@ def _records(path: Path) -> str:
 
 
 def _shuffler_permissions(path: Path) -> str:
+    """Check, for the doctor, that a shuffler's files are closed to other users."""
     _require_closed(path, 0o700)
     for file in _files(path):
         _require_closed(file, 0o600)
@@ -263,7 +269,8 @@ def _shuffler_permissions(path: Path) -> str:
 
 
 def _shuffler_store(path: Path) -> str:
-    from ringfence.sealed_sums.sealing import public_key
+    """Check, for the doctor, that a shuffler's database is intact and not older than its witness."""
+    from ringfence.shuffler.sealing import public_key
     from ringfence.shuffler.store import Store
     from ringfence.shuffler.witness import Witness
 
@@ -276,6 +283,7 @@ def _shuffler_store(path: Path) -> str:
 
 
 def _kit_permissions(path: Path) -> str:
+    """Check, for the doctor, that the keys of a startup kit are closed to other users."""
     for file in _files(path / "startup"):
         if file.suffix == ".key":
             _require_closed(file, 0o600)
@@ -283,18 +291,20 @@ def _kit_permissions(path: Path) -> str:
 
 
 def _certificates(path: Path) -> str:
-    from ringfence.deployment.nvflare.kit import check_dates
+    """Check, for the doctor, that a startup kit's certificates do not expire soon."""
+    from ringfence.deployment.nvflare.kit import check_kit_dates
 
     soon: list[str] = []
-    end = check_dates(path, "server" if (path / "startup" / "server.crt").exists() else "client", soon.append)
+    end = check_kit_dates(path, "server" if (path / "startup" / "server.crt").exists() else "client", soon.append)
     if soon:
         raise FaultError(soon[0])
     return f"the first expires {end:%Y-%m-%d}"
 
 
 def _policy(path: Path) -> str:
+    """Check, for the doctor, that a silo's startup kit lets only our courier run."""
     from ringfence.deployment.nvflare import policy
-    from ringfence.deployment.nvflare.names import POINTER
+    from ringfence.deployment.nvflare.kit import POINTER
     from ringfence.storage.toml_files import read_toml
 
     if not (path / "startup" / "fed_client.json").is_file():
@@ -303,15 +313,17 @@ def _policy(path: Path) -> str:
         folder = Path(read_toml(path / "local" / POINTER)["courier"]).parent
     except (OSError, ValueError, KeyError, TypeError):
         raise FaultError(f"It is not bound to a silo yet: ringfence silo join FOLDER {path}.") from None
-    policy.check(path, folder)
+    policy.check_policy(path, folder)
     return "only our courier may run"
 
 
 def _files(path: Path) -> Iterator[Path]:
+    """Return the files in a folder that the doctor examines."""
     return (file for file in sorted(path.iterdir()) if not file.is_dir())
 
 
 def _require_closed(path: Path, most: int) -> None:
+    """Raise the doctor's FaultError if a file is open to more users than its mode should allow."""
     found = path.stat()
     if stat.S_IMODE(found.st_mode) & ~most:
         raise FaultError(f"{path} is open to other users: chmod {most:o} {path}.")
@@ -338,4 +350,4 @@ CHECKS: tuple[tuple[str, tuple[PlaceKind, ...], Check], ...] = (
     ("certificates", ("kit",), _certificates),
     ("policy", ("kit",), _policy),
 )
-"""Name, what it is about, and the function that looks."""
+"""Name of each check, the kinds of place it applies to, and its function."""

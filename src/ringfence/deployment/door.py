@@ -4,22 +4,27 @@ A courier runs in an engine's process, which may run code that the server ships:
 token to show there, and nothing of the data, ledger or keys. All it can do is hand over a request's bytes and carry
 the answer's back. Asking again is always safe: a round that was answered gets the stored answer, byte for byte.
 
-It is a witness too. It keeps the latest head of the silo's ledger that it carried (`deployment.carried_head`), and
-shows it with the next request: an agent whose ledger was rolled back meanwhile sees its own signature under what it
-lacks.
+It is a witness too. It keeps the latest head of the silo's ledger that it carried (`CarriedHead`), and shows it with
+the next request: an agent whose ledger was rolled back meanwhile sees its own signature under what it lacks.
 """
 
+import hashlib
+import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from ringfence.deployment.carried_head import CarriedHead
 from ringfence.errors import DoorError
-from ringfence.storage.formats import require_known_format
+from ringfence.storage.files import replace_private, require_known_format, state_folder
 from ringfence.storage.toml_files import read_toml
-from ringfence.transport.client import Client, over_network, over_socket
+from ringfence.transport.client import Client, connect_to_port, connect_to_socket
 
 ANSWER_LIMIT = 64 * 2**20
 """Longest answer that is read."""
+
+_BEGIN, _END = b'"head":{', b"}"
+_LONGEST = 1024
 
 
 class Door:
@@ -33,12 +38,13 @@ class Door:
     def __init__(
         self, address: str, token: str | None = None, *, patience: float = 30.0, known_as: str | None = None
     ) -> None:
+        """Take the address of a silo agent's door: unix:PATH or 127.0.0.1:PORT."""
         self.address = address
         host, _, port = address.rpartition(":")
         if address.startswith("unix:") and "\0" not in address:
-            connect = over_socket(Path(address.removeprefix("unix:")))
+            connect = connect_to_socket(Path(address.removeprefix("unix:")))
         elif host in ("127.0.0.1", "localhost") and port.isdecimal() and len(port) < 6 and int(port) < 2**16:
-            connect = over_network("127.0.0.1", int(port))
+            connect = connect_to_port("127.0.0.1", int(port))
         else:
             raise DoorError(
                 f"'{address}' is not a door's address: give unix:PATH or 127.0.0.1:PORT. An agent's door can only be "
@@ -74,9 +80,61 @@ class Door:
             raise DoorError(f"{file} does not describe a door; `ringfence silo serve` rewrites it.") from None
 
     def ask(self, request: bytes) -> bytes:
-        """Hand the request's bytes in and return the answer's bytes: an update or a refusal."""
+        """Hand a request's bytes in at the agent's door and return the answer's bytes: an update or a refusal."""
         shown = self._head.read()
         headers = {"Ringfence-Head": shown} if shown else {}
         _, answer = self._client.ask("POST", "/answer", request, headers=headers)
         self._head.keep(answer)
         return answer
+
+
+class CarriedHead:
+    """The latest head of a silo's ledger that came out of one door, in the state folder of the courier's own user.
+
+    It is a help and no more: whatever is lost, damaged or cannot be written here is passed over. A courier checks no
+    signature: it can forge no head, and one that is not the silo's own proves nothing to it.
+    """
+
+    def __init__(self, door: str) -> None:
+        """Name the file in which a courier keeps the ledger's head from the agent behind this door."""
+        self._name = hashlib.sha256(os.fsencode(door)).hexdigest()
+
+    def read(self) -> str:
+        """Return the ledger's head that the courier carries, as it came from the door, or nothing."""
+        with suppress(OSError):
+            with (state_folder() / "couriers" / self._name).open("rb") as file:
+                content = file.read(_LONGEST + 1)
+            if _place(content) is not None:
+                return content.decode("ascii")
+        return ""
+
+    def keep(self, answer: bytes) -> None:
+        """Keep the head in the door's answer for the courier, if it is later than the kept one or of another ledger."""
+        head = _head_of(answer)
+        new, old = _place(head), _place(self.read().encode())
+        if new is None or (old is not None and old[0] == new[0] and old[1] >= new[1]):
+            return
+        with suppress(OSError):
+            folder = state_folder() / "couriers"
+            folder.mkdir(mode=0o700, exist_ok=True)
+            replace_private(folder / self._name, head, synced=False)  # every round has another
+
+
+def _head_of(answer: bytes) -> bytes:
+    """Cut the head out of the door's answer, without reading the rest: no text of a message can hold these bytes."""
+    begin = answer.find(_BEGIN)
+    end = answer.find(_END, begin)
+    return b"" if begin < 0 or end < 0 else answer[begin + len(_BEGIN) - 1 : end + 1]
+
+
+def _place(head: bytes) -> tuple[str, int] | None:
+    """Return the ledger and the number of a head that a courier can carry to the door; None if it is none."""
+    if len(head) > _LONGEST or not head.isascii():
+        return None
+    try:
+        content = json.loads(head)
+        ledger, number = content["ledger"], content["number"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    printable = head.decode("ascii").isprintable()
+    return (ledger, number) if printable and isinstance(ledger, str) and isinstance(number, int) else None

@@ -1,8 +1,9 @@
-"""Processes that end with the command that started them, their grandchildren included."""
+"""Processes that end with the command that started them, grandchildren included, and write no core dump."""
 
 import contextlib
 import logging
 import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from ringfence.errors import DeploymentError
 
 _MARK = "RINGFENCE_FAMILY"
 _RINGFENCE = (sys.executable, "-m", "ringfence")
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
 _threads_are_abandoned = threading.Event()
 
 
@@ -26,10 +28,11 @@ class Family:
 
     NVFlare puts a job's processes into sessions of their own, where a signal to a group does not reach them. So every
     process of the family inherits a mark in its environment, and whatever carries it is ended. Our own commands hide
-    theirs from all but root (`deployment.core_dumps`); those that were started here are known without it.
+    theirs from all but root (`forbid_core_dumps`); those that were started here are known without it.
     """
 
     def __init__(self, logs: Path) -> None:
+        """Begin a family of processes, marked in their environment, with logs in this folder."""
         self._logs = logs
         self.mark = secrets.token_hex(16)
         # A family within a family carries both marks.
@@ -37,9 +40,11 @@ class Family:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
+        """Begin a block at whose end all processes of the family end."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End all processes of the family."""
         self.end()
 
     def start(
@@ -78,7 +83,7 @@ class Family:
         self._children.pop(name).wait()
 
     def members(self) -> list[Any]:
-        """Return all living processes that were started here or carry the mark."""
+        """Return all living processes that the family started or that carry its mark."""
         import psutil
 
         found = []
@@ -91,7 +96,7 @@ class Family:
         return found
 
     def end(self) -> None:
-        """End everything: politely first, and what is left after three seconds at once."""
+        """End all processes of the family: politely first, and what is left after three seconds at once."""
         for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
             deadline = time.monotonic() + seconds
             for process in (left := self.members()):
@@ -114,6 +119,7 @@ def interruptible() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into KeyboardInterrupt, as Ctrl-C is, so that `with` blocks clean up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        """Handle SIGTERM or SIGHUP like Ctrl-C."""
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -141,3 +147,19 @@ def leave(status: int) -> NoReturn:
                 stream.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def forbid_core_dumps() -> None:
+    """Let this process, and those that it starts, write no core dump: it would hold records, exact averages and keys.
+
+    On Linux, moreover, no other process of the same user can attach to this one or read its memory: a courier that runs
+    as the agent's user cannot inspect it that way. (This does not cover other programs that it starts.)
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        import ctypes
+
+        # The limit alone does not do: the kernel does not ask for it when dumps go to a program (core_pattern begins
+        # with a pipe), as they do where systemd-coredump is installed.
+        with contextlib.suppress(OSError, AttributeError):  # a C library without it
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

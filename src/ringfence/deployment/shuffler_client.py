@@ -10,7 +10,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from ringfence.errors import DoorError
-from ringfence.transport.client import Client, over_network
+from ringfence.transport.client import Client, connect_to_port
 
 BATCH_LIMIT = 2**30
 """Longest batch that is read."""
@@ -27,6 +27,7 @@ class ShufflerClient:
     """
 
     def __init__(self, address: str, token: str, *, certificate: Path | None = None, patience: float = 30.0) -> None:
+        """Take the shuffler's address, which must be https or on this machine, and its token."""
         try:
             parts = urlsplit(address)
             host, port = parts.hostname or "", parts.port
@@ -41,7 +42,7 @@ class ShufflerClient:
         self._client = Client(
             f"shuffler at {address}",
             "ringfence shuffler serve",
-            over_network(host, port, _tls(certificate) if parts.scheme == "https" else None),
+            connect_to_port(host, port, _tls(certificate) if parts.scheme == "https" else None),
             token,
             limit=BATCH_LIMIT,
             patience=patience,
@@ -61,12 +62,13 @@ class ShufflerClient:
         self._client.ask("POST", "/deposit", update)
 
     def batch(self, plan: str, round: int) -> bytes | None:
-        """Return the batch of a round of the plan with that digest, or None if it waits for silos."""
+        """Ask the shuffler for the batch of a round of the plan with that digest; None if it waits for silos."""
         status, content = self._client.ask("GET", f"/batch/{plan}/{round}", accept=(_OK, _WAITING))
         return content if status == _OK else None
 
 
 def _tls(certificate: Path | None) -> ssl.SSLContext:
+    """Return the TLS settings for the connection to the shuffler, with its certificate if given."""
     try:
         return ssl.create_default_context(cafile=certificate)
     except (OSError, ValueError):  # ssl.SSLError is an OSError

@@ -19,14 +19,15 @@ from pathlib import Path
 from ringfence.errors import DeploymentError, OutputError
 
 UNITS = Path("/etc/systemd/system")
+_UNIT = Path(__file__).with_name("service.unit")
 
 
 class Network(Enum):
-    """What a service may reach."""
+    """Networks that a service may reach, as settings of its unit."""
 
-    NONE = ("AddressFamilies=AF_UNIX", "IPAddressDeny=any", "PrivateNetwork=yes")
-    THIS_MACHINE = ("AddressFamilies=AF_UNIX AF_INET", "IPAddressDeny=any", "IPAddressAllow=localhost")
-    ALL = ("AddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",)  # the last: which interfaces there are
+    NONE = ("RestrictAddressFamilies=AF_UNIX", "IPAddressDeny=any", "PrivateNetwork=yes")
+    THIS_MACHINE = ("RestrictAddressFamilies=AF_UNIX AF_INET", "IPAddressDeny=any", "IPAddressAllow=localhost")
+    ALL = ("RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",)  # the last: which interfaces there are
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,12 @@ class SystemdService:
 
     @property
     def file(self) -> str:
-        """The unit's name."""
+        """The file name of the service's systemd unit."""
         return f"{self.name}.service"
 
     @property
     def user(self) -> str:
-        """Who runs it: the folder's owner, who must not be root."""
+        """The user who runs the systemd service: the folder's owner, who must not be root."""
         try:
             owner = pwd.getpwuid(self.folder.stat().st_uid)
         except (OSError, KeyError):
@@ -68,10 +69,6 @@ class SystemdService:
             )
         return owner.pw_name
 
-    def command_line(self) -> list[str]:
-        """Return the program and its arguments."""
-        return [sys.executable, "-m", "ringfence", *map(str, self.command)]
-
     def state(self) -> Path:
         """Return the service's XDG_STATE_HOME: its user's, so that the operator's own commands have the same."""
         home = Path(pwd.getpwnam(self.user).pw_dir)
@@ -80,77 +77,32 @@ class SystemdService:
         return Path("/var/lib") / f"ringfence-{self.user}"
 
     def unit(self) -> str:
-        """Return the unit's text."""
+        """Return the text of the service's systemd unit."""
         state = self.state()
         made = state.parent == Path("/var/lib")  # by systemd
         writes = [self.folder, *self.writes, *([] if made else [state / "ringfence"])]
         reads = [*self.reads, Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]]
-        families, *rest = self.network.value
-        shared = self.together or self.name
-        return "\n".join([
-            "[Unit]",
-            f"Description=Ringfence: {self.purpose}",
-            *(["Wants=network-online.target", "After=network-online.target"] if self.network is Network.ALL else []),
-            "",
-            "[Service]",
-            "Type=exec",
-            f"User={self.user}",
-            *([f"SupplementaryGroups={self.group}"] if self.group else []),
-            f"ExecStart={' '.join(_argument(word) for word in self.command_line())}",
-            f"WorkingDirectory={_specifier(str(self.folder))}",
-            "Restart=on-failure",
-            "RestartSec=5",
-            f"Environment={_quoted(f'XDG_STATE_HOME={state}')} PYTHONDONTWRITEBYTECODE=1 TMPDIR=%t/{shared}",
-            *([f"StateDirectory={state.name}", "StateDirectoryMode=0700"] if made else []),
-            f"RuntimeDirectory={shared}",
-            "RuntimeDirectoryMode=0700",
-            *(["RuntimeDirectoryPreserve=yes"] if self.together else []),
-            "UMask=0077",
-            "LimitCORE=0",
-            "# The system read-only, homes out of sight, its own folders writable.",
-            "ProtectSystem=strict",
-            "ProtectHome=tmpfs",
-            f"BindPaths={' '.join(_bound(path) for path in writes)}",
-            f"BindReadOnlyPaths={' '.join(_bound(path) for path in reads)}",
-            f"ReadWritePaths={' '.join(_quoted(str(path)) for path in writes)}",
-            "PrivateTmp=yes",
-            "PrivateDevices=yes",
-            "PrivateIPC=yes",
-            "ProtectProc=invisible",
-            "ProtectClock=yes",
-            "ProtectControlGroups=yes",
-            "ProtectHostname=yes",
-            "ProtectKernelLogs=yes",
-            "ProtectKernelModules=yes",
-            "ProtectKernelTunables=yes",
-            "# No privilege, now or later.",
-            "NoNewPrivileges=yes",
-            "CapabilityBoundingSet=",
-            "AmbientCapabilities=",
-            "KeyringMode=private",
-            "LockPersonality=yes",
-            "MemoryDenyWriteExecute=yes",
-            "RemoveIPC=yes",
-            "RestrictNamespaces=yes",
-            "RestrictRealtime=yes",
-            "RestrictSUIDSGID=yes",
-            "SystemCallArchitectures=native",
-            "SystemCallErrorNumber=EPERM",
-            "SystemCallFilter=@system-service",
-            "SystemCallFilter=~@privileged",
-            "SystemCallFilter=@chown",  # a door is given to the couriers' group
-            "# Whom it may talk to.",
-            f"Restrict{families}",
-            *rest,
-            "",
-            "[Install]",
-            "WantedBy=multi-user.target",
-            "",
-        ])  # fmt: skip
+        group = [f"SupplementaryGroups={self.group}"] if self.group else []
+        kept = ["RuntimeDirectoryPreserve=yes"] if self.together else []
+        directory = [f"StateDirectory={state.name}", "StateDirectoryMode=0700"] if made else []
+        online = "Wants=network-online.target\nAfter=network-online.target\n"
+        return _UNIT.read_text(encoding="utf-8").format(
+            purpose=self.purpose,
+            online=online if self.network is Network.ALL else "",
+            user=self.user,
+            command=" ".join(_argument(str(word)) for word in (sys.executable, "-m", "ringfence", *self.command)),
+            folder=_specifier(str(self.folder)),
+            state=_quoted(f"XDG_STATE_HOME={state}"),
+            shared=self.together or self.name,
+            bound=" ".join(map(_bound, writes)),
+            bound_read_only=" ".join(map(_bound, reads)),
+            writable=" ".join(_quoted(str(path)) for path in writes),
+            more="\n".join([*self.network.value, *group, *directory, *kept]),
+        )
 
 
-def write(services: Sequence[SystemdService], folder: Path) -> list[Path]:
-    """Write the units into a folder, replacing older ones, and return their files."""
+def write_units(services: Sequence[SystemdService], folder: Path) -> list[Path]:
+    """Write the systemd units into a folder, replacing older ones, and return their files."""
     texts = {folder / service.file: service.unit() for service in services}
     for service in services:
         _make_state(service)
@@ -178,7 +130,7 @@ def _make_state(service: SystemdService) -> None:
         raise OutputError(f"'{service.user}' cannot have a state folder: {done.stderr.strip()}.")
 
 
-def require_apart(silo: SystemdService, courier: SystemdService) -> None:
+def require_different_users(silo: SystemdService, courier: SystemdService) -> None:
     """Refuse a courier that runs as the silo's own user: code that an engine runs there could read the records."""
     if silo.user == courier.user:
         raise DeploymentError(
@@ -187,7 +139,7 @@ def require_apart(silo: SystemdService, courier: SystemdService) -> None:
         )
 
 
-def next_steps(services: Sequence[SystemdService], out: Path) -> list[str]:
+def systemctl_commands(services: Sequence[SystemdService], out: Path) -> list[str]:
     """Return the commands that have systemd start the services, now and with the machine."""
     names = " ".join(service.file for service in services)
     installed = [] if out == UNITS else [f"install -m 644 {shlex.join(str(out / s.file) for s in services)} {UNITS}"]
@@ -195,21 +147,23 @@ def next_steps(services: Sequence[SystemdService], out: Path) -> list[str]:
 
 
 def _specifier(text: str) -> str:
+    """Escape percent signs in a systemd unit; DeploymentError for control characters."""
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise DeploymentError(f"{text!r} contains control characters, which a unit cannot hold: rename it.")
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """Write one word of a setting."""
+    """Write one word of a setting in a systemd unit."""
     escaped = _specifier(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if re.search(r"[\s\"'\\;]", text) else escaped
 
 
 def _argument(text: str) -> str:
-    """Write one word of a command, in which a dollar would begin a variable."""
+    """Write one word of a command in a systemd unit, in which a dollar would begin a variable."""
     return _quoted(text).replace("$", "$$")
 
 
 def _bound(path: Path) -> str:
+    """Write a path that a systemd unit binds, with its colons escaped."""
     return _quoted(str(path)).replace(":", "\\:")

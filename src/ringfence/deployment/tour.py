@@ -1,12 +1,10 @@
 """A whole federation on one machine, of real processes: the engine's server, three silos, and a run of twelve rounds.
 
 Everything is done by the commands that a real federation uses, in a temporary folder that is removed afterwards. The
-three silos' records are made up on the spot.
+three silos' records are those of `ringfence example`.
 """
 
-import csv
 import hashlib
-import random
 import socket
 import tempfile
 import time
@@ -18,24 +16,9 @@ from pathlib import Path
 from ringfence.deployment.processes import Family, interruptible
 from ringfence.errors import DeploymentError
 
-SILOS = ("north", "south", "west")
-RECORDS = 400
+SIZES = {"north": 500, "south": 800, "west": 300}
+"""How many records `ringfence example` invents for each silo."""
 TARGET = "ill"
-SCHEMA = """\
-[columns.age]
-type = "numeric"
-lower = 0
-upper = 100
-
-[columns.dose]
-type = "numeric"
-lower = 0
-upper = 10
-
-[columns.ill]
-type = "categorical"
-categories = ["no", "yes"]
-"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +30,7 @@ class Site:
     kit: Path
 
     def beside_kit(self, what: str) -> Path:
-        """Return where the kit's request or its response is."""
+        """Return where the kit's request or its response is, for a site of the tour."""
         return self.kit.with_name(f"{self.name}.{what}")
 
 
@@ -55,23 +38,21 @@ class Ground:
     """A federation in a folder: what the commands need, and the processes that they start."""
 
     def __init__(self, folder: Path, family: Family, say: Callable[[str], None] = lambda sentence: None) -> None:
+        """Lay out the folders of the tour's federation: kits, silos and sites."""
         self.folder, self.family, self.say = folder, family, say
         self.kits = folder / "kits"
         self.admin = self.kits / "admin"
         self.plan = folder / "plan.json"
         self.schema = folder / "schema.toml"
-        self.sites = [Site(name, folder / "silos" / name, folder / "sites" / name) for name in SILOS]
+        self.sites = [Site(name, folder / "silos" / name, folder / "sites" / name) for name in SIZES]
 
     def prepare(self, *, rounds: int, epsilon: float = 2.0) -> None:
-        """Make records, kits, the silos' folders and a plan; every silo joins and approves."""
-        self.schema.write_text(SCHEMA)
-        choices = random.Random(1)  # noqa: S311 (made-up records)
-        for site in self.sites:
-            _make_records(self.folder / f"{site.name}.csv", choices)
-        run, silos = self.family.run, [option for name in SILOS for option in ("--silo", name)]
+        """Make the tour's records, kits, silos' folders and plan; every silo joins and approves."""
+        run, silos = self.family.run, [option for name in SIZES for option in ("--silo", name)]
+        run(["example", self.folder])
         self.say("ringfence federation init: an authority, and the kits of the engine's server.")
         run(["federation", "init", self.kits, "--server", f"localhost:{free_port()}", *silos, "--here"])
-        sizes = [option for name in SILOS for option in ("--silo", f"{name}={RECORDS}")]
+        sizes = [option for name, size in SIZES.items() for option in ("--silo", f"{name}={size}")]
         self.say(f"ringfence plan: {rounds} rounds, epsilon {epsilon:g} at every silo.")
         run(["plan", "--schema", self.schema, "--target", TARGET, *sizes, "--epsilon", str(epsilon),
              "--delta", "1e-6", "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
@@ -85,6 +66,7 @@ class Ground:
             list(pool.map(lambda site: self._set_up(site, 2 * epsilon), self.sites))
 
     def _set_up(self, site: Site, epsilon: float) -> None:
+        """Set up a silo of the tour: its folder, its kit, and its approval of the plan."""
         run = self.family.run
         run(["silo", "init", site.folder, "--name", site.name, "--data", self.folder / f"{site.name}.csv",
              "--schema", self.schema, "--epsilon", str(epsilon), "--delta", "2e-6"])  # fmt: skip
@@ -94,20 +76,20 @@ class Ground:
         run(["silo", "approve", site.folder, self.plan, "--digest", digest])
 
     def start_server(self) -> None:
-        """Start the engine's server."""
+        """Start the engine's server for the tour."""
         self.family.start("engine server", ["server", "start", self.kits / "server"])
 
     def start_site(self, site: Site) -> None:
-        """Start a silo's agent and its courier."""
+        """Start the agent and the courier of a silo of the tour."""
         self.family.start(f"agent of {site.name}", ["silo", "serve", site.folder])
         self.start_courier(site)
 
     def start_courier(self, site: Site) -> None:
-        """Start a silo's courier: the engine's client."""
+        """Start the courier of a silo of the tour: the engine's client."""
         self.family.start(f"courier of {site.name}", ["silo", "courier", site.folder, site.kit])
 
     def server_run(self) -> list[str | Path]:
-        """Return the command that conducts the run."""
+        """Return the command that conducts the tour's run."""
         return ["server", "run", self.plan, "--folder", self.folder / "run", "--engine", "nvflare",
                 "--kit", self.admin]  # fmt: skip
 
@@ -141,16 +123,7 @@ def tour(say: Callable[[str], None], *, rounds: int = 12) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a port that nobody listens on now, for the tour's server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _make_records(file: Path, choices: random.Random) -> None:
-    with file.open("w", newline="") as opened:
-        rows = csv.writer(opened)
-        rows.writerow(["age", "dose", TARGET])
-        for _ in range(RECORDS):
-            age, dose = choices.uniform(20, 90), choices.uniform(0, 10)
-            rows.writerow([f"{age:.1f}", f"{dose:.2f}", "yes" if age / 10 - dose + choices.gauss(0, 2) > 0.5 else "no"])

@@ -1,4 +1,9 @@
-"""Private linear models with scikit-learn's interface: a whole federation of silos behind `fit`."""
+"""Private linear models with scikit-learn's interface: a whole federation of silos behind `fit`.
+
+>>> from ringfence.estimators import FederatedLogisticRegression
+>>> FederatedLogisticRegression(epsilon=1.0, bounds=(0.0, 1.0)).get_params()["epsilon"]
+1.0
+"""
 
 try:
     from ringfence.estimators.generalised import (
@@ -15,6 +20,7 @@ try:
         FederatedLogisticRegression,
         FederatedQuantileRegressor,
     )
+    from ringfence.estimators.search import FederatedSearch
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".", maxsplit=1)[0] != "sklearn":
         raise
@@ -32,5 +38,6 @@ __all__ = [
     "FederatedOrdinalClassifier",
     "FederatedPoissonRegressor",
     "FederatedQuantileRegressor",
+    "FederatedSearch",
     "FederatedSurvivalRegressor",
 ]

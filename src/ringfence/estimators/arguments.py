@@ -1,6 +1,6 @@
-"""From the arguments of `fit` to one table with a silo's name for each row. No value is interpreted here."""
+"""The arguments of `fit`: silos' tables joined into one, and labels, persons, weights and budgets checked."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,16 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import EstimatorError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.sources import frames
 
 ALONE = "all"
 """The silo's name if no silos are given."""
-
-
-def is_frame(X: Any) -> bool:
-    """Tell whether this is a table with named columns, as of pandas."""
-    return frames.is_pandas(X)
 
 
 def as_frame(X: Any) -> Any:
@@ -26,8 +21,8 @@ def as_frame(X: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Which silo each row is of: a label per row, and the silos in order if somebody gave them one."""
+class SiloLabels:
+    """The silo of each row: a label per row, and the order of the silos if the caller gave them one."""
 
     rows: Any = None
     order: Sequence[str] | None = None
@@ -57,90 +52,82 @@ class Labels:
         return {str(label): np.array(found[label], dtype=np.int64) for label in order}
 
 
-class Joined(NamedTuple):
-    """All silos' rows, one below the other: X, y, which silo's each is, whose, and how much it counts, if told."""
+class FitArguments(NamedTuple):
+    """The rows of all silos in one table: features, targets, silos, and persons and weights if they are given."""
 
     X: Any
     y: Any
-    labels: Labels
+    labels: SiloLabels
     persons: Any
     weights: Any
 
 
-def join(X: Any, y: Any, silos: Any, persons: Any, weights: Any = None) -> Joined:
-    """Return the rows, whichever way the silos' tables were given.
+def join_silos(X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> FitArguments:
+    """Return the rows of all silos in one table, whichever way the silos' tables were given.
 
     One table: `silos` has a label per row. A mapping of tables by silo, with y alike; or a list of tables, with a list
     of targets, where `silos`, if given, names each table. `persons` and `sample_weight`, if given, come as y does.
     """
     X = as_frame(X)
-    beside = {"persons": persons, "sample_weight": weights}
+    beside = {"y": y, "`persons`": persons, "`sample_weight`": weights}
+    given = {name: part for name, part in beside.items() if part is not None or name == "y"}
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are mappings too
         if silos is not None:
             raise EstimatorError("The keys of X already name the silos: leave `silos` out.")
-        if not isinstance(y, Mapping) or set(y) != set(X):
-            raise EstimatorError(
-                "X is a mapping from silo to table, so y must be a mapping from silo to targets with the same keys."
-            )
-        for name, given in beside.items():
-            if given is not None and (not isinstance(given, Mapping) or set(given) != set(X)):
+        for name, part in given.items():
+            if not isinstance(part, Mapping) or set(part) != set(X):
                 raise EstimatorError(
-                    f"X is a mapping from silo to table, so `{name}` must be a mapping from silo with the same keys."
+                    f"X is a mapping from silo to table, so {name} must be a mapping from silo with the same keys."
                 )
-        parts = {name: None if own is None else [own[silo] for silo in X] for name, own in beside.items()}
-        return _stacked(list(X.values()), [y[name] for name in X], parts, list(X))
+        by_silo = {name: [part[silo] for silo in X] for name, part in given.items()}
+        return _stacked(list(map(str, X)), list(X.values()), by_silo)
     if isinstance(X, list | tuple) and X and all(hasattr(table, "shape") and np.ndim(table) == 2 for table in X):
-        names = [f"silo-{number}" for number in range(1, len(X) + 1)] if silos is None else list(silos)
-        if not isinstance(y, list | tuple) or len(y) != len(X) or len(names) != len(X):
-            raise EstimatorError(
-                f"X is a list of {len(X)} tables, one per silo, so y must be a list of {len(X)} arrays, and `silos`, "
-                f"if given, a list of {len(X)} names."
-            )
-        for name, given in beside.items():
-            if given is not None and (not isinstance(given, list | tuple) or len(given) != len(X)):
-                raise EstimatorError(f"X is a list of {len(X)} tables, so `{name}` must be a list of {len(X)} arrays.")
-        return _stacked(list(X), list(y), beside, names)
-    return Joined(X, y, Labels(silos), persons, weights)
-
-
-def _stacked(
-    tables: Sequence[Any], targets: Sequence[Any], beside: Mapping[str, Sequence[Any] | None], names: Sequence[Any]
-) -> Joined:
-    texts = [str(name) for name in names]
-    if len(set(texts)) != len(texts):
-        raise EstimatorError("Two tables belong to the same silo: join them, or rename one.")
-    for given, parts in {"y": targets, **{f"`{name}`": own for name, own in beside.items()}}.items():
-        for name, table, part in zip(texts, tables, targets if parts is None else parts, strict=True):
-            if len(table) != len(part):
+        names = [f"silo-{number}" for number in range(1, len(X) + 1)] if silos is None else list(map(str, silos))
+        for name, part in {**given, "`silos`": names}.items():
+            if not isinstance(part, list | tuple) or len(part) != len(X):
+                what = "names" if name == "`silos`" else "arrays"
                 raise EstimatorError(
-                    f"Silo '{name}' has {len(table)} rows in X but {len(part)} in {given}: give one entry for each row."
+                    f"X is a list of {len(X)} tables, one per silo, so {name} must be a list of {len(X)} {what}."
                 )
+        return _stacked(names, X, given)
+    return FitArguments(X, y, SiloLabels(silos), persons, weights)
+
+
+def _stacked(silos: Sequence[str], tables: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> FitArguments:
+    """Join the silos' tables into one, and what is given beside them."""
     if not tables:
         raise EstimatorError("X has no tables: give one for each silo.")
-    if is_frame(tables[0]):
+    if len(set(silos)) != len(silos):
+        raise EstimatorError("Two tables belong to the same silo: join them, or rename one.")
+    for argument, own in given.items():
+        for silo, table, part in zip(silos, tables, own, strict=True):
+            if len(table) != len(part):
+                raise EstimatorError(
+                    f"Silo '{silo}' has {len(table)} rows in X but {len(part)} in {argument}: give one entry for each "
+                    "row."
+                )
+    if frames.is_pandas(tables[0]):
         import pandas as pd
 
-        if not all(is_frame(table) and list(table.columns) == list(tables[0].columns) for table in tables):
+        if not all(frames.is_pandas(table) and list(table.columns) == list(tables[0].columns) for table in tables):
             raise EstimatorError(
                 "The silos' tables have different columns, or the same ones in another order: give all of them the "
                 "same columns in the same order."
             )
         X: Any = pd.concat(tables, ignore_index=True)
+    elif len({np.shape(table)[1] for table in tables}) != 1:
+        raise EstimatorError("The silos' tables have different numbers of columns: give all of them the same columns.")
     else:
-        if len({np.shape(table)[1] for table in tables}) != 1:
-            raise EstimatorError(
-                "The silos' tables have different numbers of columns: give all of them the same columns."
-            )
         X = np.concatenate([np.asarray(table) for table in tables])
-    y = np.concatenate([np.asarray(target) for target in targets])
-    labels = [name for name, table in zip(texts, tables, strict=True) for _ in range(len(table))]
-    rows = {name: None if own is None else [each for part in own for each in part] for name, own in beside.items()}
-    return Joined(X, y, Labels(labels, texts), rows["persons"], rows["sample_weight"])
+    y = np.concatenate([np.asarray(target) for target in given["y"]])
+    labels = [silo for silo, table in zip(silos, tables, strict=True) for _ in range(len(table))]
+    rows = {name: [each for part in own for each in part] for name, own in given.items()}
+    return FitArguments(X, y, SiloLabels(labels, silos), rows.get("`persons`"), rows.get("`sample_weight`"))
 
 
-def weights(given: Any, count: int, bound: float | None) -> FloatArray | None:
-    """Return how much each row counts, if somebody says so: from 0 to the public bound."""
-    if given is None:
+def checked_weights(weights: Any, count: int, bound: float | None) -> FloatArray | None:
+    """Return `sample_weight` as numbers from 0 to the public bound, if it is given."""
+    if weights is None:
         return None
     if bound is None or not 0 < bound < np.inf:
         raise EstimatorError(
@@ -149,26 +136,26 @@ def weights(given: Any, count: int, bound: float | None) -> FloatArray | None:
             "leaks them."
         )
     try:
-        found = np.asarray(given, dtype=np.float64)
+        numbers = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
         raise EstimatorError("`sample_weight` must be an array with one number for each row of X.") from None
-    if found.shape != (count,):
+    if numbers.shape != (count,):
         raise EstimatorError(f"`sample_weight` must have one number for each of the {count} rows of X.")
-    bad = np.flatnonzero(~((found >= 0) & (found <= bound)))
+    bad = np.flatnonzero(~((numbers >= 0) & (numbers <= bound)))
     if bad.size:
         raise EstimatorError(
             f"Row {bad[0]} of `sample_weight` (the first is row 0) is not between 0 and `sample_weight_bound`: raise "
             "the bound, from public knowledge, or remove the row."
         )
-    if not found.any():
+    if not numbers.any():
         raise EstimatorError(
             "All sample weights are zero, so there is nothing to learn from: give some rows a positive weight."
         )
-    return found
+    return numbers
 
 
-def owners(persons: Any, count: int) -> list[str] | None:
-    """Return each row's person as a text, if somebody says whose rows are whose."""
+def checked_persons(persons: Any, count: int) -> list[str] | None:
+    """Return the label of each row's person as a text, if `persons` is given."""
     if persons is None:
         return None
     labels = np.asarray(persons, dtype=object)
@@ -183,26 +170,21 @@ def owners(persons: Any, count: int) -> list[str] | None:
     return found
 
 
-def unused(name: Any, default: str, taken: Collection[str]) -> str:
-    """Return a column's name, or the default if it is none, that no other column has."""
+def unused_name(name: Any, default: str, taken: Collection[str]) -> str:
+    """Return a name for a column that no other column has: its own, or the default if it has none."""
     free = name if isinstance(name, str) and name else default
     while free in taken:
         free += "_"
     return free
 
 
-def without(X: Any, column: str | None) -> Any:
-    """Return a frame without that column, if it has it."""
-    return X.drop(columns=column) if column in X.columns else X
-
-
-def per_silo(what: str, value: Any, silos: Sequence[str]) -> dict[str, float | None]:
+def per_silo(parameter: str, value: Any, silos: Sequence[str]) -> dict[str, float | None]:
     """Return a number for each silo, from one for all, one per silo in their order, or a mapping by name."""
     if isinstance(value, Mapping):
         named = {str(name): number for name, number in value.items()}
         unnamed = [name for name in silos if name not in named]  # of those named, a fold may have no record
         if unnamed:
-            raise EstimatorError(f"`{what}` has no number for {', '.join(unnamed)}: give one for every silo.")
+            raise EstimatorError(f"`{parameter}` has no number for {', '.join(unnamed)}: give one for every silo.")
         values = [named[name] for name in silos]
     elif value is None or np.ndim(value) == 0:
         values = [value] * len(silos)
@@ -210,31 +192,15 @@ def per_silo(what: str, value: Any, silos: Sequence[str]) -> dict[str, float | N
         values = list(value)
         if len(values) != len(silos):
             raise EstimatorError(
-                f"`{what}` has {len(values)} numbers, but there are {len(silos)} silos ({', '.join(silos)}): give one "
-                "each."
+                f"`{parameter}` has {len(values)} numbers, but there are {len(silos)} silos ({', '.join(silos)}): give "
+                "one each."
             )
     try:
         return {name: None if v is None else float(v) for name, v in zip(silos, values, strict=True)}
     except (TypeError, ValueError):
-        raise EstimatorError(f"`{what}` must be one number for all silos, or one for each.") from None
-
-
-def cells(frame: Any) -> dict[str, list[str]]:
-    """Return a frame's columns as the text cells that a CSV file would have; what is missing is empty."""
-    return {str(name): texts(frame[name]) for name in frame.columns}
+        raise EstimatorError(f"`{parameter}` must be one number for all silos, or one for each.") from None
 
 
 def texts(values: Iterable[Any]) -> list[str]:
-    """Return values as text cells; what is missing is empty."""
+    """Return values as text cells; a missing value becomes an empty cell."""
     return [frames.text(value) for value in values]
-
-
-def row_bytes(columns: Mapping[str, Sequence[str]] | NDArray[np.float64]) -> Iterator[bytes]:
-    """Return what identifies each row: its numbers, or its cells in the order of the columns' names."""
-    if isinstance(columns, np.ndarray):
-        positive = np.ascontiguousarray(columns + 0.0)  # −0 becomes 0
-        yield from (row.tobytes() for row in positive)
-    else:
-        names = sorted(columns)
-        for row in zip(*(columns[name] for name in names), strict=True):
-            yield repr(row).encode()

@@ -1,4 +1,4 @@
-"""What the estimators share: from X, y and silos to a plan, through the gates, to coefficients in X's own units."""
+"""The base class of the estimators: from X, y and silos to a plan, through the gates, to coefficients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import textwrap
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,27 +16,24 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ringfence.errors import EstimatorError, PlanError
-from ringfence.estimators import tables
+from ringfence.estimates.metrics import EvaluationReport
+from ringfence.estimators.arguments import as_frame, join_silos, per_silo
 from ringfence.estimators.fit_data import SOURCE, FitData
+from ringfence.estimators.fit_memory import MEMORY
 from ringfence.estimators.pipelines import require_public_steps
 from ringfence.estimators.reading import TableReader, hiding_values
-from ringfence.estimators.remarks import of_this_fit, remarks_on, with_totals
-from ringfence.estimators.session import MEMORY
-from ringfence.metrics.report import EvaluationReport
+from ringfence.federation.training import Silo, TrainingResult, train
+from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.model.summary import Summary, require_level, summarise_coefficients
 from ringfence.planning.propose import make_plan
+from ringfence.planning.query_plans import make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.summaries import make_summary
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import require_usual_plan
+from ringfence.protocol import FloatArray, Plan, Schema
+from ringfence.silo.ledger.budget import Budget, require_usual_plan
 from ringfence.sources import frames
-from ringfence.summary import Summary, require_level, summarise
-from ringfence.training import Silo, TrainingResult, train
 
-_NO_QUESTION = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget"}
-"""Parameters in which two fits that ask the same may differ."""
+_NOT_COMPARED = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget"}
+"""Parameters that may differ between two fits that ask the same query."""
 
 
 class FederatedLinearModel(TableReader, ABC):
@@ -103,8 +100,8 @@ class FederatedLinearModel(TableReader, ABC):
     privacy_ : Statement
         What this fit guarantees to each silo's records (or persons), and what all fits so far have used. Print it.
     evaluation_ : EvaluationReport
-        How good the model is, measured privately on the held-out rows. Print it. `together.figures` and
-        `silos[NAME].figures` hold the figures with 95 % intervals, which cover both noise and sampling. Only with
+        How good the model is, measured privately on the held-out rows. Print it. `together.metrics` and
+        `silos[NAME].metrics` hold the metrics with 95 % intervals, which cover both noise and sampling. Only with
         `held_out`.
     score_ : float
         The accuracy, or R² for a regression, from `evaluation_`; nan if noise hides it. Only with `held_out`.
@@ -136,12 +133,13 @@ class FederatedLinearModel(TableReader, ABC):
     score_: float
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags of a federated linear model."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True  # real noise has no seed
         return tags
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's argument
-        """Return the constructor's call: epsilon, and all that is not at its default, each cut to a readable length."""
+        """Return the constructor's call: epsilon and what is not at its default, each shortened."""
         defaults = {field.name: field.default for field in fields(self)}
         given = {
             name: _shown(value)
@@ -174,23 +172,22 @@ class FederatedLinearModel(TableReader, ABC):
         -------
         self : the fitted estimator
         """
-        problem, remarks = self._read(X, y, silos, persons, sample_weight)
-        plan, cap = self._plan(problem), self._cap()
-        if not self.unusual_budget:
-            require_usual_plan(plan, cap, word="unusual_budget=True")
-        totals, result = self._run(problem, plan, cap)
+        data, remarks = self._read(X, y, silos, persons, sample_weight)
+        request = self._request(data.schema)
+        plan = make_plan(data.schema, self._members(data, request), request)
+        totals, result = self._run(data, plan)
         return self._fitted(result, totals, remarks)
 
     def _fitted(self, result: TrainingResult, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Self:
-        """Take over what a run came to."""
+        """Set the estimator's learned attributes from the result of a run."""
         self.plan_ = result.model.plan
         self.history_ = result.history
         self.model_, self.privacy_ = result.model, result.statement
         if self.ledgers is None:  # the ledger was this fit's only: it guarantees nothing of other fits
-            self.model_ = result.model.model_copy(update={"guarantees": of_this_fit(result.model.guarantees)})
-            self.privacy_ = with_totals(result.statement, totals, remarks)
-        self._learn()
-        self._note(result.evaluation)
+            self.model_ = result.model.model_copy(update={"guarantees": _without_used(result.model.guarantees)})
+            self.privacy_ = _with_totals(result.statement, totals, remarks)
+        self._set_coefficients()
+        self._set_evaluation(result.evaluation)
         return self
 
     def summary(
@@ -227,61 +224,53 @@ class FederatedLinearModel(TableReader, ABC):
             Print it.
         """
         check_is_fitted(self)
-        problem, remarks = self._read(X, y, silos, persons, sample_weight)
-        if problem.schema != self.plan_.data:
+        data, remarks = self._read(X, y, silos, persons, sample_weight)
+        if data.schema != self.plan_.data:
             raise EstimatorError(
                 "X and y differ from those that this model was fitted with: give the same columns and the same classes."
             )
-        names, cap = list(problem.silos), self._cap()
+        names = list(data.silos)
         require_level(level, len(names) if by_silo else None)
-        epsilons, deltas = tables.per_silo("epsilon", epsilon, names), tables.per_silo("delta", delta, names)
-        members = [Member(name, size, epsilons[name] or 0.0, deltas[name]) for name, size in problem.sizes().items()]
-        plan = make_summary(self.plan_, self.model_.weights, members)
-        if not self.unusual_budget:
-            require_usual_plan(plan, cap, word="unusual_budget=True")
-        totals, result = self._run(problem, plan, cap)
-        statement = result.statement if self.ledgers is not None else with_totals(result.statement, totals, remarks)
-        return summarise(statement, result.findings, level=level, by_silo=by_silo)
+        epsilons, deltas = per_silo("epsilon", epsilon, names), per_silo("delta", delta, names)
+        members = [Member(name, size, epsilons[name] or 0.0, deltas[name]) for name, size in data.sizes().items()]
+        plan = make_summary_plan(self.plan_, self.model_.weights, members)
+        totals, result = self._run(data, plan)
+        statement = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, remarks)
+        return summarise_coefficients(statement, result.findings, level=level, by_silo=by_silo)
 
     def _read(self, X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> tuple[FitData, dict[str, str]]:
-        """Return the rows as records, and what a run's numbers do not count of them, by silo."""
+        """Return the rows of `fit` as records, and remarks about rows that a run's numbers do not count, by silo."""
         require_public_steps(self)
-        rows = tables.join(X, y, silos, persons, weights)
+        given = join_silos(X, y, silos, persons, weights)
         if self.ledgers is not None and not Path(self.ledgers).is_dir():
             raise EstimatorError(f"`ledgers` must be an existing folder, but '{self.ledgers}' is not: create it.")
-        problem = self._problem(rows)
-        return problem, remarks_on(problem, self.equal_rows, ledgers=self.ledgers is not None)
+        data = self._fit_data(given)
+        return data, data.remarks(self.equal_rows, ledgers=self.ledgers is not None)
 
-    def _plan(self, problem: FitData) -> Plan:
-        request = self._request(problem.schema)
-        return make_plan(problem.schema, self._members(problem, request), request)
-
-    def _members(self, problem: FitData, request: PlanRequest) -> list[Member]:
-        """Return the silos, with what each grants and holds out."""
-        names = list(problem.silos)
-        if problem.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
+    def _members(self, data: FitData, request: PlanRequest) -> list[Member]:
+        """Return the silos of an estimator's fit, with the budget and the held-out records of each."""
+        names = list(data.silos)
+        if data.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
             raise EstimatorError(
                 "`person_rule` and `rows_per_person` say how a person's rows are combined, but `fit` was not told "
                 "whose each row is: give `persons`. Inside scikit-learn's tools, enable metadata routing and call "
                 "set_fit_request(persons=True)."
             )
-        epsilons = tables.per_silo("epsilon", self.epsilon, names)
-        deltas = tables.per_silo("delta", self.delta, names)
+        epsilons, deltas = per_silo("epsilon", self.epsilon, names), per_silo("delta", self.delta, names)
         members = []
-        for name, size in problem.sizes().items():
+        for name, size in data.sizes().items():
             epsilon = epsilons[name]
             if epsilon is None or not epsilon > 0:
                 raise EstimatorError(f"The epsilon of silo '{name}' must be a positive number.")
             try:
-                training, held_out = request.divided(name, size)
+                training, held_out = request.training_and_held_out(name, size)
             except PlanError as refused:
                 raise EstimatorError(f"{refused} Here n_samples={size}; held_out=0 lets all of them train.") from None
             members.append(Member(name, training, epsilon, deltas[name], held_out=held_out))
         return members
 
     def _request(self, schema: Schema) -> PlanRequest:
-        """Return what is asked of the plan; each estimator adds its loss, unless it is the usual one of the target."""
-        del schema  # for those with a parameter in the target's units
+        """Return the request for the plan; each estimator adds its loss, unless it is the default one of the target."""
         return PlanRequest(
             algorithm=None if self.algorithm == "auto" else self.algorithm,
             most_rounds=self.max_rounds,
@@ -294,6 +283,7 @@ class FederatedLinearModel(TableReader, ABC):
         )
 
     def _cap(self) -> Budget | None:
+        """Return the `cap` of a federated estimator as a budget."""
         if self.cap is None or isinstance(self.cap, Budget):
             return self.cap
         try:
@@ -305,21 +295,26 @@ class FederatedLinearModel(TableReader, ABC):
         return Budget(epsilon, delta)
 
     def _settings(self) -> str:
-        """Return what two fits must agree in to be the same question asked again."""
-        settings = {name: value for name, value in self.get_params().items() if name not in _NO_QUESTION}
+        """Return the parameters of a federated estimator that make two fits the same query asked again."""
+        settings = {name: value for name, value in self.get_params().items() if name not in _NOT_COMPARED}
         return f"{type(self).__name__} {settings!r}"
 
-    def _run(self, problem: FitData, plan: Plan, cap: Budget | None) -> tuple[dict[str, Budget], TrainingResult]:
-        """Count the plan in this process's memory, then run it."""
-        return self._counted(problem, [plan], cap, self._settings()), self._train(problem, plan, cap)
+    def _run(self, data: FitData, plan: Plan) -> tuple[dict[str, Budget], TrainingResult]:
+        """Charge the plan in this process's memory, then run it; return the silos' totals and the result."""
+        cap = self._cap()
+        if not self.unusual_budget:
+            require_usual_plan(plan, cap, word="unusual_budget=True")
+        totals = self._charge(data, [plan], cap, self._settings())
+        with self._silos(data, cap) as silos:
+            return totals, train(plan, silos)
 
-    def _counted(self, problem: FitData, plans: Sequence[Plan], cap: Budget | None, settings: str) -> dict[str, Budget]:
-        """Count plans that are approved together in this process's memory, as one fit."""
+    def _charge(self, data: FitData, plans: Sequence[Plan], cap: Budget | None, settings: str) -> dict[str, Budget]:
+        """Charge plans that are approved together in this process's memory, as one fit."""
         return MEMORY.charge(
             plans[0],
-            problem.identities(),
-            problem.owners(),
-            problem.sections(plans[0].held_out),
+            data.identities(),
+            data.owners(),
+            data.sections(plans[0].held_out),
             settings=f"{settings} for each {plans[0].unit}",
             others=plans[1:],
             cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
@@ -327,12 +322,9 @@ class FederatedLinearModel(TableReader, ABC):
             copies=self.equal_rows == "copies",
         )
 
-    def _train(self, problem: FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
-        with self._silos(problem, cap) as silos:
-            return train(plan, silos)
-
     @contextmanager
-    def _silos(self, problem: FitData, cap: Budget | None) -> Iterator[dict[str, Silo]]:
+    def _silos(self, data: FitData, cap: Budget | None) -> Iterator[dict[str, Silo]]:
+        """Open the estimator's silos, each with its records and its ledger, which is temporary without `ledgers`."""
         with ExitStack() as temporary:
             if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
                 folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
@@ -340,17 +332,16 @@ class FederatedLinearModel(TableReader, ABC):
                 folder = Path(self.ledgers)
             yield {
                 name: Silo(
-                    problem.part(name, marked=self.ledgers is not None),
+                    data.records_of(name, marked=self.ledgers is not None),
                     folder / f"{name}.ledger",
                     cap,
                     new_beginning=self.new_beginning,
                 )
-                for name in problem.silos
+                for name in data.silos
             }
 
-    # From a model to coefficients, and predictions.
-
-    def _learn(self) -> None:
+    def _set_coefficients(self) -> None:
+        """Set the estimator's `coef_` and `intercept_` from the model."""
         linear = self.model_.linear()
         coefficients = linear.coefficients
         if self.schema is None:  # a schema sorts its columns by name
@@ -359,8 +350,8 @@ class FederatedLinearModel(TableReader, ABC):
         self.coef_ = coefficients
         self.intercept_ = linear.intercepts
 
-    def _note(self, evaluation: EvaluationReport | None) -> None:
-        """Keep the evaluation and its main figure; without one, forget that of a former fit."""
+    def _set_evaluation(self, evaluation: EvaluationReport | None) -> None:
+        """Set `evaluation_` and `score_`; without an evaluation, delete those of a former fit."""
         if evaluation is None:
             for name in ("evaluation_", "score_"):
                 self.__dict__.pop(name, None)
@@ -375,19 +366,38 @@ class FederatedLinearModel(TableReader, ABC):
             with hiding_values():
                 matrix: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
         else:
-            X = tables.as_frame(X)
-            if not tables.is_frame(X):
+            X = as_frame(X)
+            if not frames.is_pandas(X):
                 raise EstimatorError(
                     "This model was fitted with a `schema`, so X must have column names: give a table of pandas, "
                     "polars or pyarrow."
                 )
-            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)  # by name, what is used of them
+            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
 
+def _without_used(guarantees: Mapping[str, SiloGuarantee]) -> dict[str, SiloGuarantee]:
+    """Leave out of an estimator's guarantees what all runs used, by a ledger that served only this fit."""
+    return {name: guarantee.model_copy(update={"used": ()}) for name, guarantee in guarantees.items()}
+
+
+def _with_totals(statement: Statement, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Statement:
+    """Add the totals of all fits of this process, and the remarks on this fit."""
+    silos = {  # totals are what was used so far, not a guarantee of all fits
+        name: guarantee.model_copy(
+            update={
+                "all_runs": totals[name].limits,
+                "remarks": (*guarantee.remarks, *([remarks[name]] if name in remarks else [])),
+            }
+        )
+        for name, guarantee in _without_used(statement.silos).items()
+    }
+    return replace(statement, silos=silos)
+
+
 def _shown(value: Any) -> str:
-    """Return a parameter's value as `repr` shows it; of a schema the target, of what is long the beginning."""
+    """Return an estimator's parameter as `repr` shows it, shortened; of a schema, only the target."""
     if isinstance(value, Schema):
         return f"<schema of '{value.target}'>" if value.target else "<schema>"
     text = " ".join(repr(value).split())

@@ -1,60 +1,64 @@
-"""What `fit` was given, made sense of: the rows, what identifies each, and which silo's and whose each is."""
+"""The rows that a fit was given, as records by silo; and what the privacy statement does not count about them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.estimators import tables
-from ringfence.protocol import sections
-from ringfence.protocol.encoding import encode_features, encode_target
-from ringfence.protocol.schema import Schema
-from ringfence.protocol.sections import Section
-from ringfence.silo.marks import RowMarks
-from ringfence.silo.persons import numbered
-from ringfence.silo.records import Records
-from ringfence.sources.cells import Table
+from ringfence.errors import EstimatorError
+from ringfence.estimators.arguments import SiloLabels
+from ringfence.protocol import Schema, Section
+from ringfence.protocol.plan import sections
+from ringfence.protocol.schema.encoding import require_within
+from ringfence.silo.records.marks import RowMarks
+from ringfence.silo.records.persons import number_persons
+from ringfence.silo.records.reading import TableRows, read_rows
+from ringfence.silo.records.records import Records
+from ringfence.sources.cells import Cells, as_cells
+from ringfence.sources.frames import CellTable
 
 SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
 
 
 @dataclass(frozen=True)
 class FitData:
-    """Every row as a record, the bytes that identify it, the rows of each silo, and each row's person, if told."""
+    """The rows of a fit as its schema reads them, the rows of each silo, and each row's person, if they are given."""
 
-    rows: Records
-    identity: Sequence[bytes]
+    schema: Schema
+    rows: TableRows
     silos: Mapping[str, NDArray[np.int64]]
     persons: Sequence[str] | None
 
     @classmethod
-    def of(
+    def read(
         cls,
         schema: Schema,
-        table: Table,
-        identity: Sequence[bytes],
-        labels: tables.Labels,
+        X: Mapping[str, Cells],
+        beside: Mapping[str, Any],
+        labels: SiloLabels,
         persons: Sequence[str] | None,
     ) -> Self:
-        """Encode the table by the schema."""
-        features = encode_features(schema, table, source=SOURCE)
-        rows = Records(schema, features, encode_target(schema, table, source="y"))
-        return cls(rows, identity, labels.by_silo(len(rows)), persons)
+        """Read the columns of X, and those beside it, by the schema.
 
-    @property
-    def schema(self) -> Schema:
-        """The public schema of the rows."""
-        return self.rows.schema
+        A row is recognised in another fit by its cells in X, whatever the columns are called: the same people, another
+        target.
+        """
+        identity = {f"x{place}": cells for place, cells in enumerate(X.values())}
+        columns = {**X, **{name: as_cells(cells) for name, cells in beside.items()}}
+        rows = read_rows(CellTable(columns, identity, SOURCE, dict.fromkeys(beside, "y")), schema)
+        require_within(schema, rows.readings)
+        return cls(schema, rows, labels.by_silo(len(rows.marks)), persons)
 
     def identities(self) -> dict[str, list[bytes]]:
-        """Return, by silo, what identifies each row."""
-        return {name: [self.identity[row] for row in rows] for name, rows in self.silos.items()}
+        """Return, by silo, the bytes that identify each row of the fit's data."""
+        words = self.rows.marks.words
+        return {name: [row.tobytes() for row in words[rows]] for name, rows in self.silos.items()}
 
     def owners(self) -> dict[str, list[str]] | None:
-        """Return, by silo, the person of each row, if the fit was told."""
+        """Return, by silo, the person of each row of the fit's data, if persons are given."""
         persons = self.persons
         return None if persons is None else {name: [persons[row] for row in rows] for name, rows in self.silos.items()}
 
@@ -67,35 +71,76 @@ class FitData:
                 for section in get_args(Section):
                     for number in sections.members(section, size, held_out).tolist():
                         own[number] = section
-            found[name] = [own[number] for number in self._numbers(name).tolist()]
+            found[name] = [own[number] for number in self._record_numbers(name).tolist()]
         return found
 
-    def _numbers(self, silo: str) -> NDArray[np.int64]:
-        """Return the number of each row's record among those of a silo: a person's, where they are the records."""
+    def _record_numbers(self, silo: str) -> NDArray[np.int64]:
+        """Return the number of each row's record among those of a silo: of its person, if persons are the records."""
         rows = self.silos[silo]
         if self.persons is None:
             return np.arange(len(rows))
-        return numbered([self.persons[row] for row in rows], source="`persons`")
+        return number_persons([self.persons[row] for row in rows], source="`persons`")
 
-    def part(self, silo: str, *, marked: bool) -> Records:
+    def records_of(self, silo: str, *, marked: bool) -> Records:
         """Return a silo's records; marked, they are a data set that has one ledger, whatever is to be predicted."""
         own = self.silos[silo]
-        chosen = self.rows.take(own)
-        marks = RowMarks(self.identity[row] for row in own) if marked else None
-        of_row = None if self.persons is None else self._numbers(silo)
-        return Records(chosen.schema, chosen.features, chosen.targets, marks, of_row)
+        readings = {name: reading.take(own) for name, reading in self.rows.readings.items()}
+        marks = RowMarks(self.rows.marks.words[own]) if marked else None
+        of_row = None if self.persons is None else self._record_numbers(silo)
+        return Records.of_cells(self.schema, readings, marks, of_row)
 
     def sizes(self) -> dict[str, int]:
-        """Return how many records each silo has: rows, or persons."""
+        """Return how many records each silo has in the fit's data: rows, or persons."""
         owners = self.owners()
         return {name: len(rows) if owners is None else len(set(owners[name])) for name, rows in self.silos.items()}
 
-    def copies(self) -> dict[str, int]:
-        """Return, by silo, how often a row occurs at most."""
+    def _most_copies(self) -> dict[str, int]:
+        """Return, by silo, how often a row occurs at most in the fit's data."""
         return {name: max(Counter(rows).values()) for name, rows in self.identities().items()}
 
-    def spread(self) -> dict[str, int]:
-        """Return, by silo, in how many silos a person of it has rows at most."""
+    def _most_silos(self) -> dict[str, int]:
+        """Return, by silo, in how many silos a person of the fit's data has rows at most."""
         people = {name: set(owners) for name, owners in (self.owners() or {}).items()}
         silos_of = Counter(person for persons in people.values() for person in persons)
         return {name: max(silos_of[person] for person in persons) for name, persons in people.items()}
+
+    def remarks(self, equal_rows: str, *, ledgers: bool) -> dict[str, str]:
+        """Return, by silo, a sentence about rows of one record, or person, that this run's numbers do not count.
+
+        A ledger counts what its own silo releases, by the row or by the person, so it cannot count them: with
+        `ledgers`, such rows are refused.
+        """
+        if equal_rows not in ("copies", "records"):
+            raise EstimatorError('`equal_rows` must be "copies" or "records".')
+        if self.persons is not None:
+            most, remark, refusal = self._most_silos(), _SPREAD, _SPREAD_REFUSED
+        elif equal_rows == "copies":
+            most, remark, refusal = self._most_copies(), _COPIES, _COPIES_REFUSED
+        else:
+            return {}
+        several = {name: number for name, number in most.items() if number > 1}
+        if several and ledgers:
+            raise EstimatorError(refusal.format(silo=next(iter(several))))
+        return {name: remark.format(number=number) for name, number in several.items()}
+
+
+_COPIES = (
+    "A row occurs {number} times in this fit. The numbers of this run are for one row; the total of all runs counts "
+    "{number} copies of one record. If rows with equal features are different records, say equal_rows='records'."
+)
+_COPIES_REFUSED = (
+    "Some rows of silo '{silo}' have equal features, and a ledger charges every row as a separate record. Nothing was "
+    "released. If they are copies of one record, as in a bootstrap sample, keep only one, or fit without `ledgers`; if "
+    "they are different records, set equal_rows='records'."
+)
+_SPREAD = (
+    "A person has rows in {number} silos of this fit. The numbers of this run are for a person's rows in one silo; the "
+    "total of all runs counts what all these silos released. If one label means different persons in different silos, "
+    "make their labels differ."
+)
+_SPREAD_REFUSED = (
+    "A person of silo '{silo}' also has rows in other silos, but a ledger counts only what its own silo releases. "
+    "Nothing was released. Give all rows of a person to one silo, or fit without `ledgers`. If you only need to "
+    "protect a person's rows within each silo, or if one label means different persons, use different labels in each "
+    "silo."
+)

@@ -6,19 +6,19 @@ per record, copies included. Guarantee: if replacing one record of a silo change
 nothing else, all that these fits released is (ε, δ)-DP in that record, with ε the exact composition of the events of
 the fits, each for a group of as many rows as the fit had copies of it (`events.of_group`); `charge` returns the largest
 such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. Where a
-fit holds rows out, a row pays for what its section released, and copies in each section for that section's (lemma 7
-of docs/proofs.md, "Copies of a record"). Which section that is goes by the row's place, as who is in which fold does.
+fit holds rows out, a row pays for what its section released, and copies in each section for that section's (Lemma G7
+of docs/proofs.md). Which section that is goes by the row's place, as who is in which fold does.
 What was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one
 stops.
 
 Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
 person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has
-such rows (lemma 6 there). A person has no copies: whatever stands under one label is one person's. Costs of persons
+such rows (Lemma G6 there). A person has no copies: whatever stands under one label is one person's. Costs of persons
 bound those of their records, so a record's total counts them, for as many persons as have that row; costs of records
-bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is refused.
+bound no person's (Lemma P7), so a fit of persons on rows that were fitted as records is refused.
 
 A record is recognised by its silo's name and the bytes of its row of X, the target left out (the same people, another
-question). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
+query). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
 too little; whoever knows that they are different records says so, and each then counts once in every fit. A row that
 was changed in between (rescaled, another column added) is a new record to this memory, and so is every row in another
 process: a ledger file, which goes by the silo's name alone, misses neither. A person is recognised by the label alone,
@@ -40,9 +40,8 @@ from ringfence.accounting.charges import all_events
 from ringfence.accounting.events import Event, Events, in_version, of_copies
 from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Unit
-from ringfence.silo.budget import Budget
+from ringfence.protocol import Plan, Unit
+from ringfence.silo.ledger.budget import Budget
 
 Copies = tuple[tuple[str | None, int], ...]
 """How often a fit has a record (of a fit of persons: how many of them have it), by section; None: by one of several."""
@@ -59,7 +58,7 @@ class _Charge:
     delta: float
 
     def of(self, copies: Copies) -> list[tuple[Event, int]]:
-        """Return what it costs so many copies together."""
+        """Return what a remembered fit costs so many copies of a record together."""
         return of_copies(dict(copies), self.events)
 
 
@@ -71,6 +70,7 @@ class Memory:
     """Every fit of this process, and which records and persons it saw."""
 
     def __init__(self) -> None:
+        """Start a process's memory of its fits, with a new key for the hashes."""
         self._secret = secrets.token_bytes(32)  # what is remembered of a row means nothing without it
         self._charges: list[_Charge] = []
         self._seen: dict[bytes, History] = {}
@@ -147,6 +147,7 @@ class Memory:
             return totals
 
     def _mark(self, *parts: bytes) -> bytes:
+        """Return the keyed hash by which a record, or person, is remembered."""
         heads = b"".join(hashlib.sha256(part).digest() for part in parts[:-1])
         return hashlib.blake2b(heads + parts[-1], digest_size=16, key=self._secret).digest()
 
@@ -173,9 +174,11 @@ class Memory:
         return found
 
     def _was_a_record(self, mark: bytes) -> bool:
+        """Return whether a row with this hash was in an earlier fit without `persons`."""
         return any(self._charges[number].unit == "record" for number, _ in self._seen.get(mark, ()))
 
     def _remember(self, added: Mapping[bytes, History]) -> None:
+        """Add the charges of a fit to the histories of its records and persons."""
         longer: dict[tuple[History, History], History] = {}  # rows of one history share one tuple
         for mark, now in added.items():
             past = self._seen.get(mark, ())
@@ -183,16 +186,18 @@ class Memory:
 
 
 def _of_silo(silo: str, rows: Sequence[bytes], events: Events) -> tuple[tuple[Event, int], ...]:
-    """Name the events' divisions by the silo and the order of its rows: another order divides them otherwise."""
+    """Label the events' sections by the silo and the order of its rows, since another order has other sections."""
     order = hashlib.sha256(b"".join(hashlib.sha256(row).digest() for row in rows)).hexdigest()
     return tuple((event.of_silo(silo), count) for event, count in in_version(order, events))
 
 
 def _differs(history: Sequence[tuple[_Charge, Copies]], settings: str) -> bool:
+    """Return whether a record, or person, was in a fit with other settings."""
     return any(charge.settings != settings for charge, _ in history)
 
 
 def _refuse_records(silo: str, fitted_as_records: bool) -> None:
+    """Refuse a fit of persons whose rows an earlier fit of this process charged as records."""
     if fitted_as_records:
         raise ApprovalError(
             f"Rows of silo '{silo}' were fitted earlier in this process without `persons`. The cost of that fit to "
@@ -203,17 +208,19 @@ def _refuse_records(silo: str, fitted_as_records: bool) -> None:
 
 
 def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:
+    """Refuse a fit if earlier fits of this process, with other settings, had more than half of its records."""
     if share > 0.5:
         raise ApprovalError(
             f"{unit.capitalize()}s of silo '{silo}' were fitted earlier in this process, with other settings. Every "
             "fit on private records spends privacy budget, so trying settings is refused by default. Nothing was "
-            "released. Use ringfence.model_selection.FederatedSearch, which tries all settings for one epsilon; choose "
+            "released. Use ringfence.estimators.FederatedSearch, which tries all settings for one epsilon; choose "
             f"settings on public or simulated data; or, to let these {unit}s pay for every fit, limit what all fits "
             "may cost together: cap=(epsilon, delta)."
         )
 
 
 def _refuse_beyond(cap: Budget, needed: float, silo: str, unit: Unit) -> None:
+    """Refuse a fit after which all fits of this process would cost a record or person more than the cap."""
     if needed > cap.epsilon:
         why = {
             "record": "A row that occurs several times in a fit pays for every copy; if equal rows are different "
@@ -229,6 +236,7 @@ def _refuse_beyond(cap: Budget, needed: float, silo: str, unit: Unit) -> None:
 
 
 def _worst(histories: Iterable[Sequence[tuple[_Charge, Copies]]], cap: Budget | None) -> Budget:
+    """Return the largest total that all fits cost any record, or person."""
     delta = max(charge.delta for history in histories for charge, _ in history) if cap is None else cap.delta
     composed = {
         frozenset(Counter(event for charge, times in history for event in charge.of(times)).items())
@@ -238,7 +246,7 @@ def _worst(histories: Iterable[Sequence[tuple[_Charge, Copies]]], cap: Budget | 
 
 
 def _needed(histories: Iterable[Sequence[tuple[_Charge, Copies]]], cap: Budget) -> float:
-    """Return how much of the cap the fits take up where each may be chosen by what came out of those before it."""
+    """Return the part of the cap that the fits need if each may depend on the results of those before it."""
     committed = {
         tuple(
             Commitment.of([event for charge, times in silos for event in charge.of(times)], founding=number == 0)

@@ -1,7 +1,8 @@
-"""Estimators of counts and amounts by the logarithm of their mean, of ordered classes, and of times until an event."""
+"""Generalised linear models: regressors of counts, amounts and survival times, and a classifier of ordered classes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,18 +10,17 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators import tables
+from ringfence.estimators.arguments import FitArguments, texts, unused_name
 from ringfence.estimators.base import FederatedLinearModel
-from ringfence.estimators.docstrings import documented
 from ringfence.estimators.fit_data import FitData
 from ringfence.estimators.linear import Classifier, Regressor
-from ringfence.estimators.parameters import DispersionParameters, SurvivalParameters
-from ringfence.estimators.reading import hiding_values, interval
+from ringfence.estimators.parameters import estimator_class
+from ringfence.estimators.reading import TargetColumns, hiding_values, numeric_column
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import Categorical, Column, ReadColumn
-from ringfence.protocol.encoding import encode_offsets
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import Categorical, Column, FloatArray, Schema
+from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.encoding import encode_offsets
+from ringfence.sources import frames
 
 
 class _LogLink(Regressor):
@@ -40,22 +40,26 @@ class _LogLink(Regressor):
     _above_zero = False
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags of an estimator of counts or amounts, whose target is positive."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         tags.regressor_tags.poor_score = True  # the checks' targets are straight lines
         return tags
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
+        """Return the counts or amounts to learn, and their public column; refuse those out of range."""
         cells, column = super()._target(y)
         self._require_positive(cells)
         return cells, column
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        """Return counts or amounts as text, to be read by the schema; refuse those out of range."""
         cells = super()._targets_by_schema(y, column)
         self._require_positive(np.asarray(column_or_1d(y), dtype=np.float64))
         return cells
 
     def _require_positive(self, y: FloatArray) -> None:
+        """Refuse counts below 0, or amounts that are not above 0."""
         bad = np.flatnonzero(y <= 0 if self._above_zero else y < 0)
         if bad.size:
             least = "above 0" if self._above_zero else "0 or more"
@@ -66,18 +70,19 @@ class _LogLink(Regressor):
             )
 
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the loss of counts or amounts."""
         return replace(super()._request(schema), loss=self._loss)
 
     def predict(self, X: Any) -> FloatArray:
         """Return exp(X @ coef_ + intercept_), times the exposure if the schema names one."""
         scores = self._scores(X)[:, 0]
         if self.schema is not None and self.schema.offset_bound:
-            offsets = encode_offsets(self.schema, tables.cells(X), source="X")
+            offsets = encode_offsets(self.schema, frames.columns_of(X), source="X")
             scores = scores + (0.0 if offsets is None else offsets) + self.schema.offset_range[0]
         return np.exp(scores)
 
 
-@documented
+@estimator_class
 class FederatedPoissonRegressor(_LogLink):
     """Poisson regression of counts, trained privately across silos.
 
@@ -98,7 +103,7 @@ class FederatedPoissonRegressor(_LogLink):
     _loss = "poisson"
 
 
-@documented
+@estimator_class
 class FederatedGammaRegressor(_LogLink):
     """Gamma regression of positive amounts, trained privately across silos. The lower target bound must be above 0.
 
@@ -119,8 +124,8 @@ class FederatedGammaRegressor(_LogLink):
     _loss, _above_zero = "gamma", True
 
 
-@documented
-class FederatedNegativeBinomialRegressor(DispersionParameters, _LogLink):
+@estimator_class
+class FederatedNegativeBinomialRegressor(_LogLink):
     """Regression of counts that vary more than a Poisson distribution's, trained privately across silos.
 
     Parameters
@@ -143,13 +148,15 @@ class FederatedNegativeBinomialRegressor(DispersionParameters, _LogLink):
     array([1.1])
     """
 
+    dispersion: float = 1.0
     _loss = "negative-binomial"
 
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the negative binomial loss and its dispersion."""
         return replace(super()._request(schema), dispersion=float(self.dispersion))
 
 
-@documented
+@estimator_class
 class FederatedOrdinalClassifier(Classifier):
     """Ordinal logistic regression of ordered classes, trained privately across silos.
 
@@ -178,36 +185,32 @@ class FederatedOrdinalClassifier(Classifier):
     """
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags of the ordinal classifier."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # the checks' classes are in no order
         return tags
 
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the ordinal loss, or the logistic one for two classes."""
         return replace(super()._request(schema), loss="ordinal" if len(self.classes_) > 2 else "logistic")
 
-    def _learn(self) -> None:
-        super()._learn()
+    def _set_coefficients(self) -> None:
+        """Set the ordinal classifier's coefficients: one slope for all thresholds between classes."""
+        super()._set_coefficients()
         self.coef_ = self.coef_[:1]
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return one number per row for two classes, else the log of every class's probability."""
         scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else np.log(np.maximum(self._probabilities(scores), 1e-300))
+        return scores[:, 0] if scores.shape[1] == 1 else np.log(np.maximum(self._probabilities(X), 1e-300))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return every class's probability, in the order of `classes_`."""
-        return self._probabilities(self._scores(X))
-
-    @staticmethod
-    def _probabilities(scores: FloatArray) -> FloatArray:
-        # Thresholds out of order, as noise may leave them, are put in order.
-        above = 0.5 * (1.0 + np.tanh(-0.5 * np.sort(-scores, axis=1)))
-        end = np.zeros((len(scores), 1))
-        return -np.diff(np.concatenate([end + 1.0, above, end], axis=1), axis=1)
+        return self._probabilities(X)
 
 
-@documented
-class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
+@estimator_class
+class FederatedSurvivalRegressor(FederatedLinearModel):
     """Proportional hazards with a piecewise constant baseline hazard, trained privately across silos.
 
     `y` has two columns: the time, and 1 if an event ended it or 0 if the record is censored. With a `schema` that names
@@ -243,27 +246,30 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
     array([[0.8, 0.6]])
     """
 
-    def _target(self, y: Any) -> tuple[Any, Column]:
-        raise NotImplementedError
+    time_bound: float | None = None
+    cuts: Sequence[float] | None = None
+    _takes_several = True
 
-    def _problem(self, rows: tables.Joined) -> FitData:
+    def _fit_data(self, given: FitArguments) -> FitData:
+        """Read the arguments of a survival regressor's `fit`: times, and whether an event ended each."""
         if self.schema is None:
-            return self._problem_of_pairs(rows)
+            return super()._fit_data(given._replace(y=self._times_and_events(given.y)))
         event = self.schema.event
         if event is None:
             raise EstimatorError(
                 "The schema names no event: set `event` to the column that says whether the time ended with an event."
             )
         column = self.schema.used[event]
-        if tables.is_frame(rows.X) and event in rows.X.columns:
+        if frames.is_pandas(given.X) and event in given.X.columns:
             happened = column.classes[1]
-            ended = [cell == happened for cell in tables.texts(rows.X[event])]
+            ended = [cell == happened for cell in texts(given.X[event])]
             self._require_events(np.array(ended, dtype=np.float64))
-        return super()._problem(rows)
+        return super()._fit_data(given)
 
-    def _problem_of_pairs(self, rows: tables.Joined) -> FitData:
+    def _times_and_events(self, y: Any) -> FloatArray:
+        """Return y as a column of times and a column of events, after checks."""
         with hiding_values():
-            pairs = check_array(rows.y, dtype=np.float64, ensure_min_samples=1)
+            pairs: FloatArray = check_array(y, dtype=np.float64, ensure_min_samples=1)
         if pairs.shape[1] != 2 or not np.isin(pairs[:, 1], (0.0, 1.0)).all():
             raise EstimatorError("y must have two columns: a time, and 1 if an event ended it or 0 if not.")
         if self.time_bound is None:
@@ -275,43 +281,42 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
             row = int(np.flatnonzero(pairs[:, 0] < 0)[0])
             raise EstimatorError(f"Row {row} of y (the first is row 0) is a negative time: correct or remove it.")
         self._require_events(pairs[:, 1])
-        self._pairs = pairs
-        try:
-            return super()._problem(rows._replace(y=pairs[:, 0]))
-        finally:
-            del self._pairs
+        return pairs
 
     @staticmethod
     def _require_events(events: FloatArray) -> None:
+        """Refuse survival times that are all censored."""
         if not events.any():
             raise EstimatorError(
                 "All times are censored: no event ended any of them, so a hazard cannot be learned. Observe for "
                 "longer, or correct the events."
             )
 
-    def _cells_of_target(
-        self, y: Any, names: list[str], targets: list[str]
-    ) -> tuple[dict[str, Any], dict[str, Column], dict[str, Any]]:
-        (target,) = targets
-        event = tables.unused(None, "event", [*names, target])
+    def _target_columns(self, y: Any, features: list[str], targets: list[str]) -> TargetColumns:
+        """Return the survival time and the event as public columns."""
+        target = unused_name(None, "target", features)
+        event = unused_name(None, "event", [*features, target])
         columns: dict[str, Column] = {
-            target: interval("`time_bound`", (0.0, self.time_bound)),
+            target: numeric_column("`time_bound`", (0.0, self.time_bound)),
             event: Categorical(categories=("0", "1")),
         }
-        ended = [str(int(one)) for one in self._pairs[:, 1]]
-        return {target: np.asarray(y, dtype=np.float64), event: ended}, columns, {"target": target, "event": event}
+        ended = [str(int(one)) for one in y[:, 1]]
+        return TargetColumns({target: y[:, 0], event: ended}, columns, {"target": target, "event": event})
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        """Return survival times as text, to be read by the schema."""
         if not column.is_number:
             raise EstimatorError("The schema's target is categorical, but a time is a number: make it numeric.")
-        return tables.texts(column_or_1d(y, warn=True))
+        return texts(column_or_1d(y, warn=True))
 
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the survival loss and its cuts."""
         cuts = None if self.cuts is None else tuple(float(cut) for cut in self.cuts)
         return replace(super()._request(schema), loss="survival", cuts=cuts)
 
-    def _learn(self) -> None:
-        super()._learn()
+    def _set_coefficients(self) -> None:
+        """Set the survival regressor's coefficients, and the cuts in units of time."""
+        super()._set_coefficients()
         self.coef_ = self.coef_[0]
         unit, _ = self.plan_.data.target_scaling
         self.cuts_ = np.array([cut * unit for cut in self.plan_.loss.parts_end])

@@ -1,39 +1,31 @@
-"""The estimators: what each predicts, and by which loss it learns."""
+"""Linear classifiers and regressors: each predicts from X @ coef_ + intercept_ and learns by its own loss."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators import tables
+from ringfence.estimators.arguments import as_frame, texts
 from ringfence.estimators.base import FederatedLinearModel
-from ringfence.estimators.docstrings import documented
-from ringfence.estimators.parameters import (
-    ClassifierParameters,
-    HuberParameters,
-    LossParameters,
-    QuantileParameters,
-    RegressorParameters,
-)
-from ringfence.estimators.reading import interval
+from ringfence.estimators.parameters import ClassifierMixin, Interval, RegressorMixin, estimator_class
+from ringfence.estimators.reading import TargetColumns, interval_columns, numeric_column
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import Categorical, Column, ReadColumn
-from ringfence.protocol.losses import BaseLoss
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import BaseLoss, Categorical, Column, FloatArray, Loss, Schema
+from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.sources import frames
 
 BOTH_BOUNDS = "Both `target_bounds` and `schema` give the range of the target: give only one of them."
 
 
-class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class Classifier(ClassifierMixin, FederatedLinearModel):
     """A linear classifier: what all classifiers here share.
 
     Parameters
@@ -53,7 +45,11 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         The labels: sorted or, with a `schema`, in the order of the target's categories.
     """
 
+    classes: ArrayLike | None = None
+    class_weight: Mapping[Any, float] | None = None
+
     def _target(self, y: Any) -> tuple[list[str], Column]:
+        """Return a classifier's labels as text, and their public column, from `classes`."""
         check_classification_targets(y)
         if self.classes is None:
             raise EstimatorError(
@@ -71,6 +67,7 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         return [column.classes[place] for place in self._places(y)], column
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        """Return a classifier's labels as the schema's categories."""
         if column.is_number:
             raise EstimatorError("The schema's target is numeric, but this is a classifier: use one of the regressors.")
         labels = np.asarray(column.classes if self.classes is None else self.classes)
@@ -83,6 +80,7 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         return [column.classes[place] for place in self._places(column_or_1d(y, warn=True))]
 
     def _class_weights(self, categories: tuple[str, ...]) -> dict[str, Any]:
+        """Return the schema's field for a classifier's `class_weight`."""
         if self.class_weight is None:
             return {}
         if not isinstance(self.class_weight, Mapping):
@@ -104,6 +102,7 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         }
 
     def _places(self, y: NDArray[Any]) -> list[int]:
+        """Return the place of each row's label among the public classes; EstimatorError if it is none of them."""
         places = {label: place for place, label in enumerate(self.classes_.tolist())}
         found = [places.get(label, -1) for label in y.tolist()]
         if -1 in found:
@@ -125,12 +124,17 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         predicted: NDArray[Any] = self.classes_[places]
         return predicted
 
+    def _probabilities(self, X: Any) -> FloatArray:
+        """Return the probability of every class for each row of X."""
+        scores = self._scores(X)  # first of all refuses an estimator that is not fitted
+        return self.model_.plan.loss.probabilities(scores)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on these rows, measured without noise: not private. `score_` is."""
         return float(super().score(X, y, sample_weight))
 
 
-@documented
+@estimator_class
 class FederatedLogisticRegression(Classifier):
     """Logistic regression of two classes, or softmax regression of several, trained privately across silos.
 
@@ -153,8 +157,7 @@ class FederatedLogisticRegression(Classifier):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return every class's probability, in the order of `classes_`."""
-        scores = self._scores(X)
-        return self.model_.plan.loss.probabilities(scores)
+        return self._probabilities(X)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithms of the probabilities."""
@@ -162,7 +165,7 @@ class FederatedLogisticRegression(Classifier):
         return probabilities
 
 
-@documented
+@estimator_class
 class FederatedLinearSVC(Classifier):
     """Linear support vector machine for two classes (hinge loss), trained privately across silos.
 
@@ -180,11 +183,13 @@ class FederatedLinearSVC(Classifier):
     """
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags of the linear support vector classifier: two classes only."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the hinge loss; refuse more than two classes."""
         if len(self.classes_) > 2:
             raise EstimatorError(
                 "Only binary classification is supported. One machine per class would spend the budget once per class: "
@@ -193,7 +198,8 @@ class FederatedLinearSVC(Classifier):
         return replace(super()._request(schema), loss="hinge")
 
 
-class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class Regressor(RegressorMixin, FederatedLinearModel):
     """A linear regression: what all regressions here share.
 
     Parameters
@@ -203,7 +209,10 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
         matter; noise grows with its width. With a `schema`, the range is in the schema.
     """
 
+    target_bounds: Interval | None = None
+
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
+        """Return a regressor's targets as numbers, and their public column, from `target_bounds`."""
         try:
             numbers = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError):  # NumPy's message quotes a record's target
@@ -211,9 +220,10 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
                 f"y must hold numbers for {type(self).__name__}; for labels use a classifier, such as "
                 "FederatedLogisticRegression."
             ) from None
-        return numbers, interval("`target_bounds`", self._given_bounds())
+        return numbers, numeric_column("`target_bounds`", self._given_bounds())
 
     def _given_bounds(self) -> Any:
+        """Return a regressor's `target_bounds`; EstimatorError if they are missing."""
         if self.target_bounds is None:
             raise EstimatorError(
                 "`target_bounds` is missing: give the range of the target, as target_bounds=(lower, upper), from "
@@ -222,16 +232,18 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
         return self.target_bounds
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        """Return a regressor's targets as text, to be read by the schema."""
         if not column.is_number:
             raise EstimatorError(
                 "The schema's target is categorical, but this is a regressor: use one of the classifiers."
             )
         if self.target_bounds is not None:
             raise EstimatorError(BOTH_BOUNDS)
-        return tables.texts(column_or_1d(y, warn=True))
+        return texts(column_or_1d(y, warn=True))
 
-    def _learn(self) -> None:
-        super()._learn()
+    def _set_coefficients(self) -> None:
+        """Set a linear regressor's coefficients as a vector, and its intercept as a number."""
+        super()._set_coefficients()
         self.coef_ = self.coef_[0]
         self.intercept_ = float(self.intercept_[0])
 
@@ -244,14 +256,14 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
         return float(super().score(X, y, sample_weight))
 
 
-@documented
-class FederatedLinearRegression(LossParameters, Regressor):
+@estimator_class
+class FederatedLinearRegression(Regressor):
     """Linear regression, trained privately across silos: least squares, or another `loss`.
 
     Parameters
     ----------
     loss : {"squared", "absolute", "epsilon-insensitive"} or loss, default="squared"
-        How errors count. Also a loss of a number, such as your own (`ringfence.losses.custom`), of the target scaled so
+        How errors count. Also a loss of a number, such as your own (`ringfence.custom_loss`), of the target scaled so
         that its bounds are -1 and 1.
     target_bounds : (lower, upper), default=None
         The range of the target, from public knowledge. Training clamps targets outside, so it should hold all that
@@ -259,7 +271,8 @@ class FederatedLinearRegression(LossParameters, Regressor):
         one number per column. With a `schema`, the range is in the schema.
 
     Notes
-    ----- With squared loss, y may have several columns, which are learned together: a row's gradient for all of them is
+    -----
+    With squared loss, y may have several columns, which are learned together: a row's gradient for all of them is
     clipped as one, so that one clipping norm and one noise cover them. Each target counts in units of its own range.
     `coef_` has a row per target, and `predict` returns a column per target. With a `schema` that names `more_targets`,
     y has the target's column first and theirs after it, or names them all.
@@ -277,19 +290,22 @@ class FederatedLinearRegression(LossParameters, Regressor):
     array([0.5, 0.2])
     """
 
+    loss: str | Loss = "squared"
     _takes_several = True
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags of linear regression, which takes several targets."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the `loss` of linear regression; several targets need least squares."""
         named = self.loss in _STRAIGHT if isinstance(self.loss, str) else isinstance(self.loss, BaseLoss)
         if not named or (isinstance(self.loss, BaseLoss) and not self.loss.is_of_numbers):
             raise EstimatorError(
                 f"`loss` must be one of {', '.join(_STRAIGHT)}, or a loss for a number that the score itself predicts, "
-                "such as one from ringfence.losses.custom. For counts, amounts, times and classes, use their own "
+                "such as one from ringfence.custom_loss. For counts, amounts, times and classes, use their own "
                 "estimators."
             )
         if schema.more_targets is None:
@@ -300,50 +316,40 @@ class FederatedLinearRegression(LossParameters, Regressor):
             )
         return super()._request(schema)
 
-    def _cells_of_target(
-        self, y: Any, names: list[str], targets: list[str]
-    ) -> tuple[dict[str, Any], dict[str, Column], dict[str, Any]]:
+    def _target_columns(self, y: Any, features: list[str], targets: list[str]) -> TargetColumns:
+        """Return a public column for every target of a linear regression."""
         self._has_columns = y.ndim == 2
         if not self._has_columns:
-            return super()._cells_of_target(y, names, targets)
+            return super()._target_columns(y, features, targets)
         first, *more = targets
         roles = {"target": first, **({"more_targets": tuple(more)} if more else {})}
-        return dict(zip(targets, y.T, strict=True)), self._columns_of(targets), roles
+        columns = interval_columns("`target_bounds`", "y", self._given_bounds(), targets)
+        return TargetColumns(dict(zip(targets, y.T, strict=True)), columns, roles)
 
-    def _columns_of(self, targets: list[str]) -> dict[str, Column]:
-        bounds = self._given_bounds()
-        try:
-            lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), len(targets)) for side in bounds)
-        except (TypeError, ValueError):
-            raise EstimatorError(
-                f"`target_bounds` must be (lower, upper): two numbers, or two sequences of {len(targets)} numbers, one "
-                "per column of y."
-            ) from None
-        pairs = zip(targets, lower, upper, strict=True)
-        return {name: interval(f"`target_bounds` of column '{name}'", (low, high)) for name, low, high in pairs}
-
-    def _cells_by_schema(self, y: Any, schema: Schema) -> dict[str, list[str]]:
+    def _target_cells_by_schema(self, y: Any, schema: Schema) -> dict[str, list[str]]:
+        """Return the cells of a linear regression's one or several targets, by name."""
         self._has_columns = schema.more_targets is not None
         if not self._has_columns:
-            return super()._cells_by_schema(y, schema)
+            return super()._target_cells_by_schema(y, schema)
         if self.target_bounds is not None:
             raise EstimatorError(BOTH_BOUNDS)
-        y = tables.as_frame(y)
-        if tables.is_frame(y) and set(schema.targets) <= set(y.columns):
-            return {name: tables.texts(y[name]) for name in schema.targets}
+        y = as_frame(y)
+        if frames.is_pandas(y) and set(schema.targets) <= set(y.columns):
+            return {name: texts(y[name]) for name in schema.targets}
         numbers = np.asarray(y)
         if numbers.ndim != 2 or numbers.shape[1] != len(schema.targets):
             raise EstimatorError(
                 "The schema has several targets, so y must have these columns in this order: "
                 f"{', '.join(schema.targets)}."
             )
-        return {name: tables.texts(column) for name, column in zip(schema.targets, numbers.T, strict=True)}
+        return {name: texts(column) for name, column in zip(schema.targets, numbers.T, strict=True)}
 
-    def _learn(self) -> None:
+    def _set_coefficients(self) -> None:
+        """Set linear regression's coefficients: a row per target if y had columns."""
         if self._has_columns:
-            FederatedLinearModel._learn(self)
+            FederatedLinearModel._set_coefficients(self)
         else:
-            super()._learn()
+            super()._set_coefficients()
 
     def predict(self, X: Any) -> FloatArray:
         """Return X @ coef_.T + intercept_: a number per row, or a column per target if y had columns."""
@@ -354,8 +360,8 @@ class FederatedLinearRegression(LossParameters, Regressor):
 _STRAIGHT = ("squared", "absolute", "epsilon-insensitive")
 
 
-@documented
-class FederatedHuberRegressor(HuberParameters, Regressor):
+@estimator_class
+class FederatedHuberRegressor(Regressor):
     """Huber regression, trained privately across silos: squared for small errors, linear for outliers.
 
     Parameters
@@ -377,14 +383,17 @@ class FederatedHuberRegressor(HuberParameters, Regressor):
     array([0.5, 0.2])
     """
 
+    threshold: float | None = None
+
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the Huber loss, with its threshold in scaled units."""
         unit, _ = schema.target_scaling
         scaled = None if self.threshold is None else float(self.threshold) / unit
         return replace(super()._request(schema), loss="huber", margin=scaled)
 
 
-@documented
-class FederatedQuantileRegressor(QuantileParameters, Regressor):
+@estimator_class
+class FederatedQuantileRegressor(Regressor):
     """Regression of a quantile (pinball loss), trained privately across silos.
 
     Parameters
@@ -406,5 +415,8 @@ class FederatedQuantileRegressor(QuantileParameters, Regressor):
     array([55.])
     """
 
+    quantile: float = 0.5
+
     def _request(self, schema: Schema) -> PlanRequest:
+        """Return the request for a plan with the pinball loss of the quantile."""
         return replace(super()._request(schema), loss="pinball", quantile=float(self.quantile))

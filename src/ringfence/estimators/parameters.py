@@ -1,25 +1,41 @@
-"""The estimators' parameters, each declared once; what they mean, the estimators' docstrings say.
+"""The estimators' parameters, and how constructors and docstrings are made from their declarations.
 
-An estimator's constructor is the one that a dataclass makes of these declarations: it takes its parameters by name and
-does nothing but keep them. scikit-learn reads them off its signature (`get_params`, `clone`), and so do help and type
-checkers; help shows annotations as they are written here. The declarations stand apart from the estimators because
-scikit-learn ships no types: for a class with a base that it cannot look into, type checkers would let any keyword pass.
+An estimator's constructor is the one that a dataclass makes of the declared parameters: it takes them by name and does
+nothing but keep them. scikit-learn reads them off its signature (`get_params`, `clone`), and so do help and type
+checkers; help shows annotations as they are written in the source. Docstrings have NumPy's layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from numpy.typing import ArrayLike
 
 from ringfence.planning.request import HELD_OUT
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.questions import PersonRule
-from ringfence.protocol.schema import Schema
-from ringfence.silo.budget import Budget
+from ringfence.protocol import PersonRule, Schema
+from ringfence.silo.ledger.budget import Budget
+
+if TYPE_CHECKING:  # scikit-learn ships no types, and with a base of no type a constructor would take any keyword
+
+    class BaseEstimator:
+        """With whichever attributes scikit-learn adds."""
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class ClassifierMixin:
+        """Adds `score`, as RegressorMixin does."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> Any: ...
+
+    RegressorMixin = ClassifierMixin
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: F401 - for the estimators
 
 PerSilo = ArrayLike | Mapping[Any, float]
 """One number for all silos, one for each in their order, or a mapping from silo to number."""
@@ -27,10 +43,15 @@ PerSilo = ArrayLike | Mapping[Any, float]
 Interval = tuple[ArrayLike, ArrayLike]
 """A lower and an upper bound: two numbers, or two sequences of them."""
 
-# Estimators are compared and shown as scikit-learn does it: eq and repr are not ours to make.
+SECTIONS = ("Parameters", "Attributes", "Notes", "Examples")
+
+_HEADING = re.compile(r"^(?P<name>\w+)\n-{4,}\n", re.MULTILINE)
+_ENTRY = re.compile(r"^(?=[^\s].* : )", re.MULTILINE)
+
+Estimator = TypeVar("Estimator", bound=type)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)  # scikit-learn compares and shows estimators
 class Parameters:
     """Those of every estimator."""
 
@@ -55,52 +76,44 @@ class Parameters:
     unusual_budget: bool = False
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ClassifierParameters(Parameters):
-    """Those of a classifier."""
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator_class(cls: Estimator) -> Estimator:
+    """Make the constructor from the declared parameters, and join the docstring with those of its bases.
 
-    classes: ArrayLike | None = None
-    class_weight: Mapping[Any, float] | None = None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class RegressorParameters(Parameters):
-    """Those of a regression."""
-
-    target_bounds: Interval | None = None
+    Help then shows every parameter and attribute. What a base says above its first heading is not inherited.
+    """
+    dataclass(kw_only=True, eq=False, repr=False)(cls)
+    texts = [base.__doc__ for base in reversed(cls.__mro__) if base.__module__.startswith("ringfence")]
+    cls.__doc__ = joined_docstring([inspect.cleandoc(text) for text in texts if text])
+    return cls
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LossParameters(RegressorParameters):
-    """Those of a linear regression whose errors may count in several ways."""
-
-    loss: str | Loss = "squared"
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class HuberParameters(RegressorParameters):
-    """Those of a Huber regression."""
-
-    threshold: float | None = None
+def docstring_sections(text: str) -> dict[str, str]:
+    """Return the sections of an estimator's docstring by heading; the words above the first heading by ''."""
+    first, *rest = _HEADING.split(text)
+    return {"": first.strip()} | {name: words.strip("\n") for name, words in zip(rest[::2], rest[1::2], strict=True)}
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class DispersionParameters(RegressorParameters):
-    """Those of a negative binomial regression."""
-
-    dispersion: float = 1.0
+def section_entries(section: str) -> dict[str, str]:
+    """Return the entries `names : kind` of a docstring's section, with their descriptions, by their names."""
+    return {entry.partition(" : ")[0]: entry.strip("\n") for entry in _ENTRY.split(section) if " : " in entry}
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class SurvivalParameters(Parameters):
-    """Those of a regression of times until an event."""
+def joined_docstring(texts: Iterable[str]) -> str:
+    """Join docstrings, the most general first; a later entry replaces a former one of the same name."""
+    entries: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
+    notes: list[str] = []
+    last: dict[str, str] = {}
+    for text in texts:
+        last = docstring_sections(text)
+        for heading in entries:
+            entries[heading] |= section_entries(last.get(heading, ""))
+        notes += [last["Notes"]] if "Notes" in last else []
+    joined = {heading: "\n".join(found.values()) for heading, found in entries.items()}
+    return docstring_of(last | joined | {"Notes": "\n\n".join(notes)})
 
-    time_bound: float | None = None
-    cuts: Sequence[float] | None = None
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class QuantileParameters(RegressorParameters):
-    """Those of the regression of a quantile."""
-
-    quantile: float = 0.5
+def docstring_of(sections: Mapping[str, str]) -> str:
+    """Return an estimator's docstring with these sections; empty ones are left out."""
+    headed = [f"{name}\n{'-' * len(name)}\n{sections[name]}" for name in SECTIONS if sections.get(name)]
+    return "\n\n".join([sections[""], *headed])

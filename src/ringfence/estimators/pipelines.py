@@ -1,4 +1,4 @@
-"""What scikit-learn puts before an estimator, in a pipeline or for its targets: nothing that learned from records.
+"""Steps before an estimator, in a pipeline or for its targets: none may have learned from the records.
 
 A pipeline calls `fit` of its last step and tells it nothing about the others, so we look at who calls. What a step says
 of itself decides: one that needs no fit, that only learns how many columns there are, that was given its categories, or
@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from ringfence.errors import EstimatorError
 
 _TAKE_CATEGORIES = {"OneHotEncoder", "OrdinalEncoder"}
-"""What learns nothing but categories, unless it is given them, and does not go by how often each occurs."""
+"""Encoders that learn only categories, and only if none are given."""
 
 _LEARN_WIDTH_ONLY = {
     "FrozenEstimator",
@@ -56,7 +56,7 @@ def _steps_around(estimator: object) -> Iterator[Any]:
 
 
 def _learners(step: Any) -> Iterator[Any]:
-    """Yield what learns from records in a step, which may be made of steps."""
+    """Yield what learns from records in a pipeline's step, which may be made of steps."""
     if step is None or isinstance(step, str):
         return
     parts = (
@@ -71,6 +71,7 @@ def _learners(step: Any) -> Iterator[Any]:
 
 
 def _learns_nothing(step: Any) -> bool:
+    """Return whether a pipeline's step depends on no record's value, only on the width or on given categories."""
     if type(step).__name__ in _LEARN_WIDTH_ONLY or not get_tags(step).requires_fit:
         return True
     if type(step).__name__ not in _TAKE_CATEGORIES or isinstance(step.categories, str):

@@ -1,4 +1,4 @@
-"""Trying settings of an estimator for the price of one fit, with scikit-learn's interface."""
+"""Hyperparameter search for the price of one fit, with scikit-learn's interface."""
 
 import math
 from collections.abc import Mapping
@@ -9,22 +9,22 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ringfence.choosing import choose
 from ringfence.errors import EstimatorError, PlanError
+from ringfence.estimates.comparison import Choice
+from ringfence.estimates.metrics import EvaluationReport
 from ringfence.estimators.base import FederatedLinearModel
 from ringfence.estimators.fit_data import FitData
-from ringfence.metrics.choice import Choice
-from ringfence.metrics.report import EvaluationReport
-from ringfence.planning.candidates import grid
-from ringfence.planning.choices import CandidatePlan, propose_choice
-from ringfence.silo.consent import require_usual
-from ringfence.statement import Statement
+from ringfence.federation.choosing import train_and_choose
+from ringfence.model.statement import Statement
+from ringfence.planning.search import CandidateRequest, grid, propose_search
+from ringfence.silo.ledger.budget import require_usual
 
 TRIED = ("algorithm", "clip", "lasso", "max_rounds", "person_rule", "ridge", "rows_per_person")
 """Parameters of estimators that say how a model is trained, and nothing else."""
 
 
 def _best_has(name: str) -> Any:
+    """Offer a method of a search only if its best estimator has the method."""
     return available_if(lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), name))
 
 
@@ -74,7 +74,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
     --------
     >>> import numpy as np
     >>> from ringfence import FederatedLogisticRegression
-    >>> from ringfence.model_selection import FederatedSearch
+    >>> from ringfence.estimators import FederatedSearch
     >>> random = np.random.default_rng(11)
     >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
     >>> hospitals = random.choice(["north", "south", "west"], 3000)
@@ -88,6 +88,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
     """
 
     def __init__(self, estimator: Any, param_grid: Any) -> None:
+        """Set the search's estimator and the grid of parameters to try."""
         self.estimator = estimator
         self.param_grid = param_grid
 
@@ -102,28 +103,28 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
             )
         candidates = self._candidates()
         best: FederatedLinearModel = clone(self.estimator)
-        problem, remarks = best._read(X, y, silos, persons, sample_weight)
+        data, remarks = best._read(X, y, silos, persons, sample_weight)
         cap = best._cap()
-        proposed = propose_choice(problem.schema, [self._candidate_plan(problem, own) for own in candidates])
+        proposed = propose_search(data.schema, [self._candidate_request(data, own) for own in candidates])
         if not best.unusual_budget:
-            for silo, size in problem.sizes().items():
+            for silo, size in data.sizes().items():
                 asked = [proposed.promised[silo][0], *(() if cap is None else cap.limits)]
                 require_usual(asked, size, word="unusual_budget=True")
-        totals = best._counted(
-            problem, proposed.plans, cap, f"{type(self).__name__} of {candidates!r} {best._settings()}"
-        )
-        with best._silos(problem, cap) as gated:
-            chosen = choose(proposed, gated)
+        settings = f"{type(self).__name__} of {candidates!r} {best._settings()}"
+        totals = best._charge(data, proposed.plans, cap, settings)
+        with best._silos(data, cap) as gated:
+            chosen = train_and_choose(proposed, gated)
         self.choice_: Choice = chosen.choice
         self.best_index_ = chosen.choice.best
         self.best_params_ = candidates[self.best_index_]
         self.best_estimator_ = best.set_params(**self.best_params_)._fitted(chosen.result, totals, remarks)
         self.privacy_: Statement = best.privacy_
         self.evaluation_: EvaluationReport = best.evaluation_
-        self._tell()
+        self._set_results()
         return self
 
     def _candidates(self) -> list[dict[str, Any]]:
+        """Return the settings of every candidate of `param_grid`."""
         if not isinstance(self.param_grid, Mapping):
             raise EstimatorError("`param_grid` must be one mapping from parameter to a list of values.")
         for name, values in self.param_grid.items():
@@ -139,13 +140,14 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         except PlanError as refused:
             raise EstimatorError(str(refused)) from None
 
-    def _candidate_plan(self, problem: FitData, settings: dict[str, Any]) -> CandidatePlan:
-        """Return what a candidate asks for, and of whom, as a fit with its settings would."""
+    def _candidate_request(self, data: FitData, settings: dict[str, Any]) -> CandidateRequest:
+        """Return the request of a candidate and its silos, as in a fit with its settings."""
         fitting = clone(self.estimator).set_params(**settings)
-        request = fitting._request(problem.schema)
-        return CandidatePlan(settings, request, fitting._members(problem, request))
+        request = fitting._request(data.schema)
+        return CandidateRequest(settings, request, fitting._members(data, request))
 
-    def _tell(self) -> None:
+    def _set_results(self) -> None:
+        """Set the search's `results_`, a row per candidate, and the best score with its interval."""
         above = [one.above for one in self.choice_.candidates]
         losses = np.array([math.nan if one.value is None else one.value for one in above])
         self.results_: dict[str, Any] = {
@@ -161,40 +163,39 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
 
     @property
     def classes_(self) -> Any:
-        """The best estimator's."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.classes_
+        """The class labels of the search's best estimator."""
+        return self._best().classes_
 
     @property
     def n_features_in_(self) -> int:
-        """The best estimator's."""
-        check_is_fitted(self, "best_estimator_")
-        return int(self.best_estimator_.n_features_in_)
+        """The number of columns that the search's best estimator was fitted to."""
+        return int(self._best().n_features_in_)
 
     @_best_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
         """Predict with the best estimator."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X)
+        return self._best().predict(X)
 
     @_best_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities of the best estimator."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict_proba(X)
+        return self._best().predict_proba(X)
 
     @_best_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Any:
         """Return scores of the best estimator."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.decision_function(X)
+        return self._best().decision_function(X)
 
     def score(self, X: Any, y: Any) -> float:
         """Measure the best estimator on the records that are given, without noise: not private."""
+        return float(self._best().score(X, y))
+
+    def _best(self) -> Any:
+        """Return the search's best estimator; refuses if the search is not fitted."""
         check_is_fitted(self, "best_estimator_")
-        return float(self.best_estimator_.score(X, y))
+        return self.best_estimator_
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's numbers as Python's."""
+    """Return NumPy's numbers in a search's settings as Python's."""
     return value.item() if isinstance(value, np.generic) else value

@@ -6,12 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
 
 from ringfence.errors import DeploymentError
 from ringfence.storage.toml_files import toml_text
-from ringfence.transport.exchange import Arrived
-from ringfence.transport.relay import RelayLink
+from ringfence.transport.relay import RelayedExchange
 
 _PATIENCE = 120.0
 """Seconds that Flower may take to begin the run."""
@@ -26,59 +24,50 @@ _PROJECT = {
 }
 
 # Flower looks for an assignment to the name, and an import is none.
-_STUB = "from ringfence.deployment.flower import {0} as installed\n\napp = installed.app\n"
+_STUB = "from ringfence.deployment.flower import apps\n\napp = apps.{0}\n"
 
 
-class FlowerExchange:
-    """Carries rounds through Flower; use it in a `with` block.
+class FlowerExchange(RelayedExchange):
+    """Carries rounds through Flower.
 
-    `connection` is the SuperLink's name in `$FLWR_HOME/config.toml`. A run that is lost is started again, and silos
-    that have not answered are asked again. Not measured beyond three silos on one machine: a round takes about five
-    seconds, which is the SuperNodes' own pace.
+    `connection` is the SuperLink's name in `$FLWR_HOME/config.toml`. Not measured beyond three silos on one machine: a
+    round takes about five seconds, which is the SuperNodes' own pace.
     """
 
     def __init__(self, connection: str, *, tell: Callable[[str], None]) -> None:
+        """Carry requests through the Flower federation of that connection."""
+        super().__init__(slack=45.0, tell=tell)  # the relay may ask new nodes for their names
         self._connection = connection
-        self._link = RelayLink(slack=45.0, tell=tell)  # the relay may ask new nodes for their names
 
-    def __enter__(self) -> Self:
-        self._link.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._link.__exit__()
-
-    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
-        """Carry one request; see `Exchange`."""
-        self._link.exchange(request, set(silos), arrived, seconds, self._start)
-
-    def _start(self) -> None:
-        app = self._link.folder / "app"
+    def start_relay(self, silos: Sequence[str]) -> None:
+        """Write our Flower app, have `flwr` run it, and wait for its relay to call."""
+        app = self.folder / "app"
         (app / "courier_app").mkdir(parents=True, exist_ok=True)
-        ours = {**_APP, "config": {"wire": self._link.path}}
+        ours = {**_APP, "config": {"wire": self.path}}
         (app / "pyproject.toml").write_text(toml_text({**_PROJECT, "tool": {"flwr": {"app": ours}}}))
         (app / "courier_app" / "__init__.py").write_text("")
-        (app / "courier_app" / "client.py").write_text(_STUB.format("courier"))
-        (app / "courier_app" / "server.py").write_text(_STUB.format("relay"))
+        for part in ("client", "server"):
+            (app / "courier_app" / f"{part}.py").write_text(_STUB.format(part))
         flwr = Path(sys.executable).parent / "flwr"
         deadline = time.monotonic() + _PATIENCE
         while True:
             done = subprocess.run(  # noqa: S603 (no shell)
-                [flwr, "run", app, self._connection], capture_output=True, text=True, env=settings(), check=False
-            )
+                [flwr, "run", app, self._connection], capture_output=True, text=True, env=flower_environment(),
+                check=False,
+            )  # fmt: skip
             if done.returncode == 0:
                 break
             if time.monotonic() > deadline:
                 raise DeploymentError(f"Flower rejected the run: {(done.stdout + done.stderr).strip()[-500:]}")
             time.sleep(1.0)
         while time.monotonic() < deadline:
-            if self._link.accept():
+            if self.accept():
                 return
         raise DeploymentError("Flower accepted the run but did not start it. See its SuperLink's log.")
 
 
-def settings() -> dict[str, str]:
-    """Return an environment in which Flower tells nobody about us, and looks for work often."""
+def flower_environment() -> dict[str, str]:
+    """Return an environment in which Flower reports nothing to others, and looks for work often."""
     return {
         **os.environ,
         "FLWR_TELEMETRY_ENABLED": "0",

@@ -16,29 +16,31 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from ringfence.deployment.nvflare.names import ORGANISATION
 from ringfence.errors import DeploymentError
-from ringfence.storage.private_files import write_private
+from ringfence.storage.files import replace_private
+
+ORGANISATION = "ringfence"
+"""In every certificate of the engine's, and in its project."""
 
 _ROOT_DAYS = 3650
 _LEEWAY = datetime.timedelta(hours=1)
-"""A certificate holds from so long ago, since clocks differ."""
+"""Certificates are valid from this long before now, since clocks differ."""
 _BITS = 3072
 
 
 def make_key() -> rsa.RSAPrivateKey:
-    """Return a new private key; RSA, which is what NVFlare signs jobs with."""
+    """Return a new private key for the authority or a kit; RSA, which is what NVFlare signs jobs with."""
     return rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
 
 
 def fingerprint(key: Any) -> str:
-    """Return what two people compare over the telephone: the SHA-256 of a public key, in groups."""
+    """Return the SHA-256 of a public key in groups of eight digits, which two people can compare by telephone."""
     digest = hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
     return " ".join(digest[place : place + 8] for place in range(0, 64, 8))
 
 
 def common_name(named: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """Return whose certificate or request it is."""
+    """Return whose certificate or request it is, by its X.509 name."""
     names = named.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if len(names) == 1 else ""
 
@@ -51,14 +53,11 @@ class Authority:
     root: x509.Certificate
 
     @classmethod
-    def create(cls) -> "Authority":
-        """Make a new authority."""
-        return cls._of(make_key(), ORGANISATION)
-
-    @classmethod
-    def _of(cls, key: rsa.RSAPrivateKey, name: str) -> "Authority":
+    def create(cls, key: rsa.RSAPrivateKey | None = None, name: str = ORGANISATION) -> "Authority":
+        """Make a new authority, or a new certificate for an authority's key."""
         from nvflare.lighter.utils import Identity, generate_cert
 
+        key = key or make_key()
         now, whose = _now(), Identity(name)
         until = now + datetime.timedelta(days=_ROOT_DAYS)
         return cls(
@@ -70,7 +69,7 @@ class Authority:
 
     @classmethod
     def read(cls, file: Path) -> "Authority":
-        """Read an authority, also one that an earlier version made (its file is NVFlare's)."""
+        """Read an authority's file, which is NVFlare's."""
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
@@ -89,24 +88,21 @@ class Authority:
         return cls(key, root)
 
     def write(self, file: Path) -> None:
-        """Write it where only its owner can read it, in place of what was there."""
+        """Write the authority's file where only its owner can read it, in place of what was there."""
         from nvflare.lighter.utils import serialize_cert, serialize_pri_key
 
         content = {
             "root_cert": serialize_cert(self.root).decode(),
             "root_pri_key": serialize_pri_key(self.key).decode(),
         }
-        part = file.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        write_private(part, json.dumps(content).encode())
-        part.replace(file)
+        replace_private(file, json.dumps(content).encode())
 
     def covering(self, until: datetime.datetime) -> "Authority":
         """Return an authority that lasts until then: this one, or one with the same key and a later certificate.
 
         What the one signed is good under the other's certificate as well.
         """
-        return self if self.root.not_valid_after_utc >= until else self._of(self.key, common_name(self.root))
+        return self if self.root.not_valid_after_utc >= until else self.create(self.key, common_name(self.root))
 
     def sign(
         self, request: x509.CertificateSigningRequest, name: str, role: str | None, host: str | None, until: Any
@@ -130,4 +126,5 @@ class Authority:
 
 
 def _now() -> datetime.datetime:
+    """Return the time now, for the dates of the authority's certificates."""
     return datetime.datetime.now(datetime.UTC)

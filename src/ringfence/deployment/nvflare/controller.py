@@ -12,30 +12,31 @@ from nvflare.apis.controller_spec import ClientTask, Task, TaskCompletionStatus
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 
-from ringfence.deployment.nvflare.names import CONTENT, SECONDS, TASK
-from ringfence.transport.relay import Errand, relay
+from ringfence.deployment.nvflare.job import CONTENT, SECONDS, TASK
+from ringfence.transport.relay import Errand, run_relay
 
 
 class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
-    """Relays between the wire and the sites until whoever submitted the job hangs up, which ends the job."""
+    """Relays between the wire and the sites until `ringfence server run` hangs up, which ends the job."""
 
     def __init__(self, wire: str) -> None:
+        """Make NVFlare's controller, which calls `ringfence server run` on the wire."""
         super().__init__()
         self._path = wire
 
     def start_controller(self, fl_ctx: Any) -> None:
-        """Nothing to prepare."""
+        """Prepare nothing for the NVFlare controller."""
 
     def stop_controller(self, fl_ctx: Any) -> None:
-        """Nothing to clean up: `control_flow` closed the wire."""
+        """Clean nothing up for the NVFlare controller: `control_flow` closed the wire."""
 
     def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:
-        """Drop an answer that came after its exchange had ended."""
+        """Drop an answer that came to the NVFlare controller after its exchange had ended."""
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Serve exchanges until the other end hangs up or the engine aborts the job."""
         sites = [client.name for client in fl_ctx.get_engine().get_clients()]
-        relay(
+        run_relay(
             self._path,
             sites,
             lambda errand: self._exchange(errand, abort_signal, fl_ctx),
@@ -44,10 +45,12 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
         self.log_info(fl_ctx, "the submitter hung up: the job is done")
 
     def _exchange(self, errand: Errand, abort_signal: Any, fl_ctx: Any) -> None:
+        """Broadcast one errand to its sites as an NVFlare task, until all have answered or time is up."""
         missing = set(errand.sites)
         complete = threading.Event()
 
         def received(client_task: ClientTask, fl_ctx: Any) -> None:
+            """Pass a site's answer to the NVFlare task on, over the wire."""
             answer = client_task.result.get(CONTENT) if isinstance(client_task.result, Shareable) else None
             missing.discard(client_task.client.name)
             if isinstance(answer, bytes):

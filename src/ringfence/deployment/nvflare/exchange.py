@@ -10,13 +10,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
-from ringfence.deployment.nvflare.federation import user_of
-from ringfence.deployment.nvflare.job import job_files, written
-from ringfence.deployment.nvflare.kit import check_dates
+from ringfence.deployment.nvflare.job import job_file_bytes, job_files
+from ringfence.deployment.nvflare.kit import check_kit_dates, user_of
 from ringfence.deployment.processes import abandon_threads, interruptible
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
-from ringfence.transport.relay import RelayLink
+from ringfence.transport.relay import RelayedExchange
 
 _SLOW = 3.0
 """Seconds after which a silo that has not answered is looked for."""
@@ -30,65 +29,64 @@ _AGAIN = 60.0
 """Seconds until a new job is started again for the same silo: one that refuses our job must not stop the others."""
 
 
-class NvflareExchange:
-    """Carries rounds through NVFlare to the silos' sites, and to no other; use it in a `with` block.
+class NvflareExchange(RelayedExchange):
+    """Carries rounds through NVFlare to the silos' sites, and to no other.
 
-    The training's state is not in the engine: if the job or the engine's server dies, the job is submitted again and
-    the round's request is sent again, to those who have not answered (a silo answers a repeated request with the same
-    bytes). Time in which the engine is down does not count as a silo's. After `patience` seconds without an engine
-    there is a DeploymentError, and the run can be continued later. A silo that comes back is taken in by a new job.
+    Time in which the engine is down does not count as a silo's. After `patience` seconds without an engine there is a
+    DeploymentError, and the run can be continued later. A silo that comes back is taken in by a new job.
     """
 
     def __init__(
         self, kit: Path, silos: Sequence[str], *, tell: Callable[[str], None], patience: float = 120.0
     ) -> None:
-        self._kit, self._silos, self._user = kit, silos, user_of(kit)
-        check_dates(kit, "admin", tell)
-        self._patience, self._tell = patience, tell
+        """Carry requests through NVFlare with the administrator's kit; `tell` gets notices for the user."""
+        super().__init__(slack=5.0, tell=tell)
+        self._kit, self._silos, self._user, self._patience = kit, silos, user_of(kit), patience
+        check_kit_dates(kit, "admin", tell)
         self._session: Any = None
         self._login_seconds = _LOGIN[0]
         self._admin = threading.Lock()
-        self._link = RelayLink(slack=5.0, tell=tell)
         self._job = ""
         self._returned = threading.Event()
         self._watch: threading.Thread | None = None
         self._taken_in: dict[str, float] = {}
-        self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        """Begin the NVFlare exchange, and keep NVFlare's log quiet."""
+        super().__enter__()
         self._cleanup.enter_context(interruptible())
-        self._cleanup.enter_context(self._link)
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)
         abandon_threads()  # NVFlare's own wait for a server as long as the process lives, and would keep it alive
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cleanup.close()  # first: whoever ended us may not wait for the engine's goodbye
+        """End the relay's job and the administrator's NVFlare session."""
+        super().__exit__()  # first: whoever ended us may not wait for the engine's goodbye
         if self._admin.acquire(timeout=15):
             self._drop_session(politely=True)
             self._admin.release()
 
     def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
-        """Carry one request; see `Exchange`."""
+        """Carry a request through NVFlare's job; start a new job if a silo came back."""
         missing = set(silos)
-
-        def came_back(gone: float) -> bool:
-            if gone > _SLOW:
-                self._look_for(sorted(missing))
-            return self._returned.is_set()
-
         while True:
             if self._returned.is_set():
                 self._tell("A silo came back: starting a new job that includes it.")
-                self._link.hang_up()  # which ends the job
-            self._link.exchange(request, missing, arrived, seconds, lambda: self._start(silos), came_back)
+                self.hang_up()  # which ends the job
+            self.carry(request, silos, missing, arrived, seconds)
             if not (missing and self._returned.is_set()):
                 break
         if missing:
             self._look_for(sorted(missing))
 
-    def _start(self, silos: Sequence[str]) -> None:
-        """Submit the job, and wait for its relay to call."""
+    def may_stop(self, missing: set[str], gone: float) -> bool:
+        """Whether a silo came back that a new NVFlare job could include."""
+        if gone > _SLOW:
+            self._look_for(sorted(missing))
+        return self._returned.is_set()
+
+    def start_relay(self, silos: Sequence[str]) -> None:
+        """Submit the NVFlare job, and wait for its relay to call."""
         deadline = time.monotonic() + self._patience
         with self._admin:
             while True:
@@ -96,7 +94,7 @@ class NvflareExchange:
                     self._wait_for(silos, min(deadline, time.monotonic() + _GATHER))
                     self._job = self._connected().submit_job(str(self._write_job()))
                     self._returned.clear()
-                    self._accept(deadline)
+                    self._accept_job(deadline)
                 except DeploymentError:
                     raise
                 except Exception as problem:  # nvflare raises many kinds, all of which mean: not now
@@ -111,6 +109,7 @@ class NvflareExchange:
                     return
 
     def _connected(self) -> Any:
+        """Return the administrator's session with NVFlare's server; log in if there is none."""
         if self._session is None:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
 
@@ -131,6 +130,7 @@ class NvflareExchange:
             return
 
         def close() -> None:
+            """Close the administrator's NVFlare session."""
             if politely:
                 session.set_timeout(_LOGIN[0])
                 session.close()
@@ -141,7 +141,7 @@ class NvflareExchange:
             _beside(close, _LOGIN[0])
 
     def _wait_for(self, silos: Sequence[str], deadline: float) -> None:
-        """Wait until all these silos' clients are connected, or the deadline passed and one is."""
+        """Wait until all these silos' NVFlare clients are connected, or the deadline passed and one is."""
         while True:
             present = self._jobs_of(silos)
             if len(present) == len(set(silos)) or (present and time.monotonic() > deadline):
@@ -151,7 +151,7 @@ class NvflareExchange:
             time.sleep(0.25)
 
     def _jobs_of(self, silos: Sequence[str]) -> dict[str, set[str]]:
-        """Return the running jobs of those of the silos whose clients answer now."""
+        """Return the running NVFlare jobs of those of the silos whose clients answer now."""
         session = self._connected()
         known = sorted({client.name for client in session.get_system_info().client_info}.intersection(silos))
         jobs: dict[str, set[str]] = {}
@@ -160,8 +160,9 @@ class NvflareExchange:
                 jobs.setdefault(row["client_name"], set()).add(row.get("job_id", ""))
         return jobs
 
-    def _accept(self, deadline: float) -> None:
-        while not self._link.accept():
+    def _accept_job(self, deadline: float) -> None:
+        """Wait for the relay of the submitted NVFlare job; DeploymentError if it does not start."""
+        while not self.accept():
             status = str(self._connected().get_job_meta(self._job).get("status", ""))
             if status.startswith("FINISHED") or time.monotonic() > deadline:
                 raise DeploymentError(
@@ -178,6 +179,7 @@ class NvflareExchange:
             self._watch.start()
 
     def _check_on(self, silos: Sequence[str], job: str) -> None:
+        """Find silos connected to NVFlare but outside the job, so that a new job can include them."""
         with self._admin:
             try:
                 jobs = self._jobs_of(silos)
@@ -190,16 +192,17 @@ class NvflareExchange:
             self._returned.set()
 
     def _write_job(self) -> Path:
-        job = self._link.folder / "job"
+        """Write the NVFlare job's files into the temporary folder."""
+        job = self.folder / "job"
         config = job / "app" / "config"
         config.mkdir(parents=True, exist_ok=True)
-        for file, content in job_files(self._link.path, self._silos).items():
-            (job / file).write_bytes(written(content))
+        for file, content in job_files(self.path, self._silos).items():
+            (job / file).write_bytes(job_file_bytes(content))
         return job
 
 
 def _beside(call: Callable[[], Any], seconds: float) -> Any:
-    """Return what the call returns, and keep its chatter off standard output; TimeoutError after that many seconds.
+    """Return what an NVFlare call returns, without its chatter on standard output; TimeoutError after the seconds.
 
     It is made in a thread of its own. NVFlare ends a session, also after a login that failed, by waiting for its
     connection; if a server comes back in that moment, the connection is made and the waiting never ends.
@@ -207,6 +210,7 @@ def _beside(call: Callable[[], Any], seconds: float) -> Any:
     done: Future[Any] = Future()
 
     def work() -> None:
+        """Run the NVFlare call in a thread, and keep its result or exception."""
         try:
             done.set_result(call())
         except BaseException as problem:  # whoever waits shall have it

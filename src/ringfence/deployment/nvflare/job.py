@@ -4,10 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
+COURIER = "ringfence.deployment.nvflare.site.Courier"
+RELAY = "ringfence.deployment.nvflare.controller.Relay"
+TASK, CONTENT, SECONDS = "round", "content", "seconds"
+"""The job's one task, and what it carries."""
 
 _POLL = 0.1
-"""Seconds between a client's questions for work; 10 ms would cost most of a core at the server."""
+"""Seconds between a client's requests for work; 10 ms would cost most of a core at the server."""
 
 _SERVER, _CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"
 _SIGNATURES = {
@@ -17,7 +20,7 @@ _SIGNATURES = {
 
 
 def job_files(wire: str, sites: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the job's files; `wire` is the socket on which its relay calls whoever submitted it.
+    """Return the job's files; `wire` is the socket on which its relay calls `ringfence server run`.
 
     It goes to the sites named, or to all: a site that is no silo, in a federation that others use, makes the job fail.
     """
@@ -37,13 +40,13 @@ def job_files(wire: str, sites: Sequence[str] | None = None) -> dict[str, Any]:
     }
 
 
-def written(content: Mapping[str, Any]) -> bytes:
-    """Return the bytes of one of the job's files."""
+def job_file_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of one of the job's files: a site compares them."""
     return json.dumps(content).encode()
 
 
-def fault_of(app: Mapping[str, bytes]) -> str | None:
-    """Say why these files of an application are not the job's, or return None if they are.
+def fault_of_job(app: Mapping[str, bytes]) -> str | None:
+    """Return the reason why an application's files are not those of our job, or None.
 
     They must be the same files, byte for byte, since NVFlare's parsers are not ours; only the wire, a word to the
     engine's server, may differ.
@@ -55,6 +58,6 @@ def fault_of(app: Mapping[str, bytes]) -> str | None:
     except (KeyError, IndexError, TypeError, ValueError, RecursionError):
         return "its settings are not those of our job"
     expected = job_files(wire if isinstance(wire, str) else "")
-    if any(app.get(file) != written(expected[f"app/{file}"]) for file in (_CLIENT, _SERVER)):
+    if any(app.get(file) != job_file_bytes(expected[f"app/{file}"]) for file in (_CLIENT, _SERVER)):
         return "its settings are not those of our job"
     return None

@@ -24,12 +24,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from ringfence.deployment.nvflare.authority import common_name, fingerprint, make_key
-from ringfence.deployment.nvflare.names import ORGANISATION
+from ringfence.deployment.nvflare.authority import ORGANISATION, common_name, fingerprint, make_key
 from ringfence.errors import DeploymentError
-from ringfence.storage.files import read_file
-from ringfence.storage.formats import require_known_format
-from ringfence.storage.private_files import write_private
+from ringfence.storage.files import read_file, require_known_format, write_private
 
 KitPart = Literal["client", "server", "admin"]
 
@@ -43,11 +40,14 @@ _RENEWAL: dict[KitPart, str] = {
     "federation sign`), and give the response to `ringfence server join FOLDER RESPONSE`.",
 }
 
+POINTER = "ringfence.toml"
+"""In a client kit's `local` folder: where the silo's `courier.toml` is."""
+
 PORT = 8002
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What the engine can use as the name of a host or of a party."""
 _PROJECT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}")
-"""What is taken over as the name of a project: it becomes a folder's name and part of a settings file."""
+"""Accepted project names of other federations: the name becomes a folder's name and part of a settings file."""
 
 _BUILDERS = [
     {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
@@ -71,7 +71,7 @@ class Response:
     project: str = ORGANISATION
 
     def to_bytes(self) -> bytes:
-        """Return the response's file."""
+        """Return the file of the authority's response to a kit's certificate request."""
         content = {
             "format": 1,
             "server": self.server,
@@ -82,7 +82,7 @@ class Response:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read a response's file."""
+        """Read the file of the authority's response to a kit's certificate request."""
         try:
             content = json.loads(read_file(file, "response", DeploymentError))
             require_known_format(f"response ({file})", content.get("format"), 1, DeploymentError)
@@ -95,10 +95,7 @@ class Response:
 
     @classmethod
     def of_kit(cls, kit: Path) -> Self:
-        """Return what a kit holds already.
-
-        Kits of other NVFlare federations, and ours until version 0.2, come with their key and certificate inside.
-        """
+        """Return what a kit of another NVFlare federation, with key and certificate inside, holds already."""
         startup = kit / "startup"
         try:
             settings = json.loads((startup / "fed_client.json").read_bytes())
@@ -117,7 +114,7 @@ class Response:
         return cls(server, root, (certificate,), project)
 
 
-def request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes, str]:
+def make_request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes, str]:
     """Make the kit's key, unless it has one, and return a certificate request for it and its fingerprint."""
     file = key_file(kit, part)
     try:
@@ -137,7 +134,7 @@ def request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes, str]
     return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
 
 
-def install(kit: Path, response: Response, part: KitPart = "client") -> str:
+def install_certificate(kit: Path, response: Response, part: KitPart = "client") -> str:
     """Complete the kit with the certificate for its key, and return its owner's name.
 
     A kit stays with its authority: another one's certificate is refused.
@@ -165,7 +162,7 @@ def install(kit: Path, response: Response, part: KitPart = "client") -> str:
     return name
 
 
-def check_dates(kit: Path, part: KitPart, warn: Callable[[str], None]) -> datetime.datetime:
+def check_kit_dates(kit: Path, part: KitPart, warn: Callable[[str], None]) -> datetime.datetime:
     """Return when the first of a kit's certificates, its own and its authority's, ends; warn for the last 30 days.
 
     A kit is refused if one of them has ended, or has not begun.
@@ -190,7 +187,7 @@ def check_dates(kit: Path, part: KitPart, warn: Callable[[str], None]) -> dateti
     return end
 
 
-def authority_of(kit: Path) -> str:
+def authority_fingerprint(kit: Path) -> str:
     """Return the fingerprint of the authority that a kit belongs to."""
     return fingerprint(_certificate_in(kit / "startup" / "rootCA.pem").public_key())
 
@@ -205,12 +202,38 @@ def certificate_file(kit: Path, part: KitPart) -> Path:
     return kit / "startup" / ("server.crt" if part == "server" else "client.crt")
 
 
-def address(server: str) -> tuple[str, int]:
-    """Return host and port of HOST or HOST:PORT."""
+def parse_address(server: str) -> tuple[str, int]:
+    """Return host and port of HOST or HOST:PORT, the NVFlare server's address in a kit."""
     host, _, port = server.partition(":")
     if not NAME.fullmatch(host) or (port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536)):
         raise DeploymentError(f"'{server}' is not HOST or HOST:PORT.")
     return host, int(port) if port else PORT
+
+
+def user_of(kit: Path) -> str:
+    """Return the administrator's name in NVFlare, from the administrator's kit."""
+    return str(read_settings(kit / "startup" / "fed_admin.json")["admin"]["username"])
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """Read one of a startup kit's JSON files."""
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise DeploymentError(
+            f"{file} is missing or not readable: this is not a startup kit, or it has not joined yet (`ringfence silo "
+            "join FOLDER KIT` or `ringfence server join FOLDER RESPONSE`)."
+        )
+    return content
+
+
+def write_settings(file: Path, content: Mapping[str, Any]) -> None:
+    """Write one of a startup kit's JSON files as a whole or not at all."""
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=2) + "\n")
+    part.replace(file)
 
 
 def _build(kit: Path, response: Response, name: str, part: KitPart) -> None:
@@ -218,7 +241,7 @@ def _build(kit: Path, response: Response, name: str, part: KitPart) -> None:
     from nvflare.lighter.provision import prepare_builders, prepare_packager, prepare_project
     from nvflare.lighter.provisioner import Provisioner
 
-    host, port = address(response.server)
+    host, port = parse_address(response.server)
     participants: list[dict[str, Any]] = [
         {"name": host, "type": "server", "org": ORGANISATION, "fed_learn_port": port, "admin_port": port}
     ]
@@ -250,6 +273,7 @@ def _build(kit: Path, response: Response, name: str, part: KitPart) -> None:
 
 
 def _key(file: Path) -> Any:
+    """Read a kit's private key; DeploymentError if it cannot be read."""
     try:
         return load_pem_private_key(file.read_bytes(), None)
     except OSError as problem:
@@ -262,19 +286,22 @@ def _key(file: Path) -> Any:
 
 
 def _certificate(text: Any) -> x509.Certificate:
+    """Read a certificate from the text in a kit's response."""
     return x509.load_pem_x509_certificate(str(text).encode())
 
 
 def _certificate_in(file: Path) -> x509.Certificate:
+    """Read a certificate from a kit's file."""
     return x509.load_pem_x509_certificate(file.read_bytes())
 
 
 def _pem(certificate: x509.Certificate) -> str:
+    """Return a certificate as PEM text, for a kit's response."""
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
 def read_requests(content: bytes) -> Sequence[x509.CertificateSigningRequest]:
-    """Return the certificate requests in a file."""
+    """Return the certificate requests in a file that kits' owners sent."""
     end = b"-----END CERTIFICATE REQUEST-----\n"
     try:
         return [x509.load_pem_x509_csr(part + end) for part in content.split(end) if part.strip()]

@@ -1,5 +1,10 @@
-"""Starting the engine's own processes from their kits, in place of ours: the process id stays, signals reach them."""
+"""Starting the engine's own processes from their kits, in place of ours: the process id stays, signals reach them.
 
+An engine's client does what its server sends, as far as the site's policy goes (`policy`). Whatever gets past that has
+the rights of the client's user, who must not be able to read a silo's data, ledger, keys and settings.
+"""
+
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -7,11 +12,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from ringfence.deployment.nvflare import kit as kits
-from ringfence.deployment.nvflare.federation import prepare_server
-from ringfence.deployment.nvflare.names import ORGANISATION
-from ringfence.deployment.nvflare.policy import check, runs_as_the_silo, silo_of
-from ringfence.deployment.reach import require_out_of_reach
+from ringfence.deployment.nvflare.authority import ORGANISATION
+from ringfence.deployment.nvflare.job import RELAY
+from ringfence.deployment.nvflare.policy import check_policy, may_run_as_silo, silo_of_kit
 from ringfence.errors import DeploymentError
+from ringfence.storage.toml_files import read_toml
+
+_OPEN = {"courier.toml", "door.token", "door.sock"}
+"""Files of a silo's folder that a courier needs."""
 
 
 def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn:
@@ -19,38 +27,96 @@ def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn
 
     Refused where this user could read what a silo keeps to itself, unless its operator wrote down that it may.
     """
-    check(kit, folder)
-    kits.check_dates(kit, "client", warn)
-    if not runs_as_the_silo(kit):
-        require_out_of_reach(folder, silo_of(kit))
-    _become(kit, "client", f"uid={silo_of(kit)}")
+    check_policy(kit, folder)
+    kits.check_kit_dates(kit, "client", warn)
+    if not may_run_as_silo(kit):
+        require_out_of_reach(folder, silo_of_kit(kit))
+    _become(kit, "client", f"uid={silo_of_kit(kit)}")
 
 
 def run_server(kit: Path, warn: Callable[[str], None]) -> NoReturn:
-    """Become the engine's server."""
+    """Become the NVFlare server, started from its kit."""
     if not (kit / "startup" / "fed_server.json").is_file():
         raise DeploymentError(
             f"{kit} is not the kit of an engine's server: `ringfence server request` and `server join` make one."
         )
-    kits.check_dates(kit, "server", warn)
+    kits.check_kit_dates(kit, "server", warn)
     prepare_server(kit)
     _become(kit, "server")
 
 
 def _become(kit: Path, part: str, *settings: str) -> NoReturn:
+    """Replace this process by NVFlare's client or server, started from the kit."""
     # What the kit's own scripts would do; those may be somebody else's.
     kit = kit.resolve()
     os.chdir(kit)
     sys.stdout.flush()
     program = ["-u", "-m", f"nvflare.private.fed.app.{part}.{part}_train", "-m", str(kit), "-s", f"fed_{part}.json"]
     variables = ["--set", "secure_train=true", *settings, f"org={ORGANISATION}", "config_folder=config"]
-    os.execve(sys.executable, [sys.executable, *program, *variables], environment())  # noqa: S606
+    os.execve(sys.executable, [sys.executable, *program, *variables], engine_environment())  # noqa: S606
 
 
-def environment() -> dict[str, str]:
+def engine_environment() -> dict[str, str]:
     """Return an environment in which Python imports what is installed, and nothing redirects it or NVFlare.
 
     A job's process inherits it. Without PYTHONSAFEPATH, Python would look into the kit first, where jobs are unpacked.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NVFL", "PYTHON"))}
     return {"MALLOC_ARENA_MAX": "4", **kept, "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
+
+
+def prepare_server(kit: Path) -> None:
+    """Write the engine server's own settings: our relay may run, and nothing is kept in the system's temporary folder.
+
+    Paths are absolute, so this is done where the kit lives, at every start.
+    """
+    local = kit / "local"
+    resources = kits.read_settings(local / "resources.json.default")
+    resources["class_allow_list"] = [RELAY]
+    resources["class_list_enforcement_mode"] = "enforce"
+    store = kit.resolve() / "store"
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = str(store / "jobs")
+    resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
+    kits.write_settings(local / "resources.json", resources)
+
+
+def require_out_of_reach(folder: Path, silo: str) -> None:
+    """Raise DeploymentError if this process can read, or change, the silo's private files."""
+    reached = within_reach(folder, silo)
+    if reached:
+        raise DeploymentError(
+            "A courier must not be able to read the silo's private files, but this user can: "
+            f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
+            "(`docs/operations.md`, the courier as another user). To accept this, run `ringfence silo join FOLDER KIT "
+            "--same-user`: the silo's ledger and certificates will then record it."
+        )
+
+
+def within_reach(folder: Path, silo: str) -> list[Path]:
+    """Return the silo's files that this process can open: it tries, since modes do not tell the whole story."""
+    names = {"silo.toml", "signing.key", f"{silo}.ledger", "operator.token"}
+    with contextlib.suppress(OSError):  # a folder that cannot be listed may still be passed
+        names |= {entry.name for entry in folder.iterdir() if entry.is_file()}
+    candidates = [folder / name for name in sorted(names - _OPEN)]
+    try:
+        data = read_toml(folder / "silo.toml").get("data_file")
+    except (OSError, ValueError):
+        data = None
+    if isinstance(data, str):
+        candidates.append(Path(data))
+    reached = [path for path in candidates if _opens(path)]
+    return [*reached, folder] if os.access(folder, os.W_OK) else reached
+
+
+def _opens(path: Path) -> bool:
+    """Tell whether the process to be launched can open a silo's file for reading or writing."""
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        try:
+            os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError:
+            continue
+        return True
+    return False

@@ -6,7 +6,7 @@ a job ships.
 
 NVFlare's own rules (`authorization.json`, the list of classes) hold for most roles and not for `super`; what `site`
 does holds for all. The wall behind both is the client's user, who must not be able to read what the silo keeps
-(`deployment/reach`): the kit lies outside the silo's folder, and the data out of the client's reach.
+(`launch`): the kit lies outside the silo's folder, and the data out of the client's reach.
 """
 
 import json
@@ -17,29 +17,26 @@ from typing import Any
 
 from ringfence.deployment.nvflare import kit as kits
 from ringfence.deployment.nvflare.authority import common_name
-from ringfence.deployment.nvflare.federation import write_json
-from ringfence.deployment.nvflare.names import COURIER, DOORKEEPER, POINTER, VALIDATOR
+from ringfence.deployment.nvflare.job import COURIER
+from ringfence.deployment.nvflare.kit import POINTER
 from ringfence.errors import DeploymentError
-from ringfence.storage.formats import require_known_format
+from ringfence.storage.files import require_known_format
 from ringfence.storage.toml_files import read_toml, toml_text
 
 COURIER_FILE = "courier.toml"
 
+_DOORKEEPER = "ringfence.deployment.nvflare.site.Doorkeeper"
 _COMPONENTS = {
     "resource_manager": "nvflare.app_common.resource_managers.gpu_resource_manager.GPUResourceManager",
     "resource_consumer": "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer",
     "process_launcher": "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
-    "app_deployer": DOORKEEPER,
+    "app_deployer": _DOORKEEPER,
 }
-_VALIDATOR = {"path": VALIDATOR, "args": {}}
-_KEYS = {
-    "format_version",
-    "class_list_enforcement_mode",
-    "class_allow_list",
-    "allow_log_streaming",
-    "client",
-    "components",
-    "app_validator",
+_RESOURCES: dict[str, Any] = {
+    "class_list_enforcement_mode": "enforce",
+    "class_allow_list": [COURIER],
+    "allow_log_streaming": False,
+    "app_validator": {"path": "ringfence.deployment.nvflare.site.OnlyOurJob", "args": {}},
 }
 _LOCAL = {
     "authorization.json",
@@ -56,7 +53,7 @@ _ROLE = {"submit_job": "any", "manage_job": "any", "view": "any", **dict.fromkey
 _AUTHORIZATION = {"format_version": "1.0", "permissions": {"project_admin": _ROLE, "lead": _ROLE}}
 
 
-def join(folder: Path, kit: Path, response: kits.Response | None = None, *, same_user: bool = False) -> None:
+def join_kit(folder: Path, kit: Path, response: kits.Response | None = None, *, same_user: bool = False) -> None:
     """Make the kit this silo's: complete it with the authority's response, write the policy and the way to the door.
 
     Without a response the certificate in the kit is kept, and all else is rewritten. `same_user` lets the courier run
@@ -69,35 +66,32 @@ def join(folder: Path, kit: Path, response: kits.Response | None = None, *, same
         raise DeploymentError("The kit and the silo's folder must be separate: the engine may show files in the kit.")
     response = response or kits.Response.of_kit(kit)
     _require_same_name(folder, response)
-    kits.install(kit, response)
-    default = _read(kit / "local" / "resources.json.default")
+    kits.install_certificate(kit, response)
+    default = kits.read_settings(kit / "local" / "resources.json.default")
     components = [c for c in default.get("components", []) if c.get("path") == _COMPONENTS.get(c.get("id"))]
-    write_json(
+    kits.write_settings(
         kit / "local" / "resources.json",
         {
             **default,
-            "class_list_enforcement_mode": "enforce",
-            "class_allow_list": [COURIER],
-            "allow_log_streaming": False,
-            "components": [*components, {"id": "app_deployer", "path": DOORKEEPER, "args": {}}],
-            "app_validator": _VALIDATOR,
+            **_RESOURCES,
+            "components": [*components, {"id": "app_deployer", "path": _DOORKEEPER, "args": {}}],
         },
     )
-    write_json(kit / "local" / "authorization.json", _AUTHORIZATION)
+    kits.write_settings(kit / "local" / "authorization.json", _AUTHORIZATION)
     pointer = {"format": 1, "courier": str(folder / COURIER_FILE), **({"same_user": True} if same_user else {})}
     (kit / "local" / POINTER).write_text(toml_text(pointer), encoding="utf-8")
     (kit / "startup" / "client.key").chmod(0o600)
     for part in ("startup", "local"):
         for file in (kit / part, *(kit / part).iterdir()):
             file.chmod(stat.S_IMODE(file.stat().st_mode) & ~0o022)
-    check(kit, folder)
+    check_policy(kit, folder)
 
 
-def check(kit: Path, folder: Path) -> None:
+def check_policy(kit: Path, folder: Path) -> None:
     """Raise DeploymentError, naming every fault, unless the kit is this silo's and lets nothing but our courier run."""
     faults = [
-        *_faults_of_resources(_read(kit / "local" / "resources.json")),
-        *_faults_of_authorization(_read(kit / "local" / "authorization.json")),
+        *_faults_of_resources(kits.read_settings(kit / "local" / "resources.json")),
+        *_faults_of_authorization(kits.read_settings(kit / "local" / "authorization.json")),
         *_faults_of_startup(kit),
     ]
     if _courier_file(kit) != folder.resolve() / COURIER_FILE:
@@ -108,18 +102,18 @@ def check(kit: Path, folder: Path) -> None:
         )
 
 
-def silo_of(kit: Path) -> str:
-    """Return the name of the silo that a kit was made for."""
-    return str(_read(kit / "startup" / "fed_client.json").get("client", {}).get("fqsn"))
+def silo_of_kit(kit: Path) -> str:
+    """Return the name of the silo that a kit with our policy was made for."""
+    return str(kits.read_settings(kit / "startup" / "fed_client.json").get("client", {}).get("fqsn"))
 
 
-def runs_as_the_silo(kit: Path) -> bool:
-    """Tell whether the silo's operator lets the courier run as a user who can read what the silo keeps."""
+def may_run_as_silo(kit: Path) -> bool:
+    """Whether the silo's operator lets the courier run as a user who can read the silo's private files."""
     return _pointer(kit).get("same_user") is True
 
 
 def _require_same_name(folder: Path, response: kits.Response) -> None:
-    """The engine finds a silo by its kit's name, so a kit of another name would never be asked anything."""
+    """Raise DeploymentError if the response is for another name than the silo's: NVFlare finds a silo by its name."""
     issued = [common_name(certificate) for certificate in response.certificates]
     try:
         own = read_toml(folder / "silo.toml").get("name")
@@ -130,24 +124,22 @@ def _require_same_name(folder: Path, response: kits.Response) -> None:
 
 
 def _faults_of_resources(resources: dict[str, Any]) -> list[str]:
-    faults = []
-    if resources.get("class_allow_list") != [COURIER]:
-        faults.append("resources.json: class_allow_list must hold our courier and nothing else")
-    if resources.get("class_list_enforcement_mode") != "enforce":
-        faults.append("resources.json: class_list_enforcement_mode must be 'enforce'")
-    if resources.get("allow_log_streaming") is not False:
-        faults.append("resources.json: allow_log_streaming must be false")
-    if resources.get("app_validator") != _VALIDATOR:
-        faults.append("resources.json: app_validator must be ours")
+    """Return where a kit's resources.json departs from our policy."""
+    faults = [
+        f"resources.json: {key} must be {own}"
+        for key, own in _RESOURCES.items()
+        if _canonical(resources.get(key)) != _canonical(own)  # 0 is not false
+    ]
     components = resources.get("components", [])
     if {component.get("id"): component.get("path") for component in components} != _COMPONENTS:
-        strange = [c.get("id") for c in components if _COMPONENTS.get(c.get("id")) != c.get("path")]
-        faults.append(f"resources.json: the components must be ours, all and no others: {strange or 'one is missing'}")
-    faults += [f"resources.json: '{key}' does not belong there" for key in sorted(set(resources) - _KEYS)]
-    return faults
+        others = [c.get("id") for c in components if _COMPONENTS.get(c.get("id")) != c.get("path")]
+        faults.append(f"resources.json: the components must be ours, all and no others: {others or 'one is missing'}")
+    strange = sorted(set(resources) - {"format_version", "client", "components", *_RESOURCES})
+    return [*faults, *(f"resources.json: '{key}' does not belong there" for key in strange)]
 
 
 def _faults_of_authorization(authorization: dict[str, Any]) -> list[str]:
+    """Return where a kit's authorization.json departs from our policy."""
     permissions = authorization.get("permissions")
     if not isinstance(permissions, dict) or not permissions:
         return ["authorization.json: there are no permissions"]
@@ -165,7 +157,8 @@ def _faults_of_authorization(authorization: dict[str, Any]) -> list[str]:
 
 
 def _faults_of_startup(kit: Path) -> list[str]:
-    startup = _read(kit / "startup" / "fed_client.json")
+    """Return where a kit's startup folder departs from our policy."""
+    startup = kits.read_settings(kit / "startup" / "fed_client.json")
     faults = []
     if startup.get("require_signed_jobs") is not True:
         faults.append("fed_client.json: require_signed_jobs must be true")
@@ -190,7 +183,13 @@ def _faults_of_startup(kit: Path) -> list[str]:
     return faults
 
 
+def _canonical(setting: Any) -> str:
+    """Return a setting of the site's policy as text, so that two can be compared."""
+    return json.dumps(setting, sort_keys=True)
+
+
 def _pointer(kit: Path) -> dict[str, Any]:
+    """Read the kit's file that names its silo's courier.toml; DeploymentError if it belongs to no silo."""
     try:
         content = read_toml(kit / "local" / POINTER)
         require_known_format(f"kit ({kit})", content.get("format"), 1, DeploymentError)
@@ -202,17 +201,5 @@ def _pointer(kit: Path) -> dict[str, Any]:
 
 
 def _courier_file(kit: Path) -> Path:
+    """Return the courier.toml of the silo that the kit belongs to."""
     return Path(_pointer(kit)["courier"])
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text())
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise DeploymentError(
-            f"{file} is missing or not readable: this is not a silo's startup kit, or it has not joined yet "
-            "(`ringfence silo join FOLDER KIT`)."
-        )
-    return content
