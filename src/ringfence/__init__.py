@@ -1,9 +1,16 @@
 """Ringfence: private federated learning without a trusted server.
 
+    >>> from ringfence import Member, PlanRequest, make_plan
+    >>> from ringfence.protocol import parse_schema
+    >>> number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
+    >>> schema = parse_schema({"columns": {"age": number, "cost": number}}, target="cost")
+    >>> plan = make_plan(schema, [Member("north", 500, epsilon=1.0)], PlanRequest(rounds=12))
+    >>> plan.steps
+    12
+
 The public names are loaded on first use, so that importing the server's side never loads the silo's. Beside them these
-modules are public: `losses`, `algorithms`, `domains`, `sampling` and `stages`, which plans are made of; `messages`;
-`accounting`; `errors`; `model_selection`, which tries estimators' settings; `simulation`. All others are internal and
-may change without notice.
+packages are public: `protocol` (what plans are made of), `accounting`, `estimators`, `simulation`, `errors`. All others
+are internal and may change without notice.
 """
 
 from importlib import import_module
@@ -11,110 +18,63 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringfence.errors import RingfenceError
-    from ringfence.estimators import (
-        FederatedGammaRegressor,
-        FederatedHuberRegressor,
-        FederatedLinearRegression,
-        FederatedLinearSVC,
-        FederatedLogisticRegression,
-        FederatedNegativeBinomialRegressor,
-        FederatedOrdinalClassifier,
-        FederatedPoissonRegressor,
-        FederatedQuantileRegressor,
-        FederatedSurvivalRegressor,
-    )
-    from ringfence.model import Model
-    from ringfence.planning.propose import Proposal, make_plan, propose
-    from ringfence.planning.request import Member, PlanRequest
-    from ringfence.protocol.guarantee import Guarantee
-    from ringfence.protocol.plan import Plan, load_plan
-    from ringfence.protocol.schema import Schema, load_schema
-    from ringfence.silo.budget import Budget
-    from ringfence.silo.gate import Gate
-    from ringfence.silo.ledger import Ledger
-    from ringfence.silo.records import Records, load_records
-    from ringfence.training import Silo, train
+    from ringfence.errors import RingfenceError as RingfenceError
+    from ringfence.estimators import FederatedGammaRegressor as FederatedGammaRegressor
+    from ringfence.estimators import FederatedHuberRegressor as FederatedHuberRegressor
+    from ringfence.estimators import FederatedLinearRegression as FederatedLinearRegression
+    from ringfence.estimators import FederatedLinearSVC as FederatedLinearSVC
+    from ringfence.estimators import FederatedLogisticRegression as FederatedLogisticRegression
+    from ringfence.estimators import FederatedNegativeBinomialRegressor as FederatedNegativeBinomialRegressor
+    from ringfence.estimators import FederatedOrdinalClassifier as FederatedOrdinalClassifier
+    from ringfence.estimators import FederatedPoissonRegressor as FederatedPoissonRegressor
+    from ringfence.estimators import FederatedQuantileRegressor as FederatedQuantileRegressor
+    from ringfence.estimators import FederatedSurvivalRegressor as FederatedSurvivalRegressor
+    from ringfence.federation.custom_loss import custom_loss as custom_loss
+    from ringfence.federation.tracking import Recorder as Recorder
+    from ringfence.federation.tracking import TensorBoard as TensorBoard
+    from ringfence.federation.training import Silo as Silo
+    from ringfence.federation.training import TrainingResult as TrainingResult
+    from ringfence.federation.training import train as train
+    from ringfence.model.model import Model as Model
+    from ringfence.planning.propose import Proposal as Proposal
+    from ringfence.planning.propose import make_plan as make_plan
+    from ringfence.planning.propose import propose as propose
+    from ringfence.planning.request import Member as Member
+    from ringfence.planning.request import PlanRequest as PlanRequest
+    from ringfence.protocol import Guarantee as Guarantee
+    from ringfence.protocol import Plan as Plan
+    from ringfence.protocol import Schema as Schema
+    from ringfence.protocol import load_plan as load_plan
+    from ringfence.protocol import load_schema as load_schema
+    from ringfence.silo.gate.gate import Gate as Gate
+    from ringfence.silo.ledger.budget import Budget as Budget
+    from ringfence.silo.ledger.ledger import Ledger as Ledger
+    from ringfence.silo.records.records import Records as Records
+    from ringfence.silo.records.records import load_records as load_records
 
 __version__ = version("ringfence")
 
-_HOMES = {
-    "Budget": "ringfence.silo.budget",
-    "FederatedGammaRegressor": "ringfence.estimators",
-    "FederatedHuberRegressor": "ringfence.estimators",
-    "FederatedLinearRegression": "ringfence.estimators",
-    "FederatedLinearSVC": "ringfence.estimators",
-    "FederatedLogisticRegression": "ringfence.estimators",
-    "FederatedNegativeBinomialRegressor": "ringfence.estimators",
-    "FederatedOrdinalClassifier": "ringfence.estimators",
-    "FederatedPoissonRegressor": "ringfence.estimators",
-    "FederatedQuantileRegressor": "ringfence.estimators",
-    "FederatedSurvivalRegressor": "ringfence.estimators",
-    "Gate": "ringfence.silo.gate",
-    "Guarantee": "ringfence.protocol.guarantee",
-    "Ledger": "ringfence.silo.ledger",
-    "Member": "ringfence.planning.request",
-    "Model": "ringfence.model",
-    "Plan": "ringfence.protocol.plan",
-    "PlanRequest": "ringfence.planning.request",
-    "Proposal": "ringfence.planning.propose",
-    "Records": "ringfence.silo.records",
-    "RingfenceError": "ringfence.errors",
-    "Schema": "ringfence.protocol.schema",
-    "Silo": "ringfence.training",
-    "load_plan": "ringfence.protocol.plan",
-    "load_records": "ringfence.silo.records",
-    "load_schema": "ringfence.protocol.schema",
-    "make_plan": "ringfence.planning.propose",
-    "propose": "ringfence.planning.propose",
-    "train": "ringfence.training",
+_PUBLIC = {
+    "errors": "RingfenceError",
+    "estimators": "FederatedGammaRegressor FederatedHuberRegressor FederatedLinearRegression FederatedLinearSVC "
+    "FederatedLogisticRegression FederatedNegativeBinomialRegressor FederatedOrdinalClassifier "
+    "FederatedPoissonRegressor FederatedQuantileRegressor FederatedSurvivalRegressor",
+    "federation.custom_loss": "custom_loss",
+    "federation.tracking": "Recorder TensorBoard",
+    "federation.training": "Silo TrainingResult train",
+    "model.model": "Model",
+    "planning.propose": "Proposal make_plan propose",
+    "planning.request": "Member PlanRequest",
+    "protocol": "Guarantee Plan Schema load_plan load_schema",
+    "silo.gate.gate": "Gate",
+    "silo.ledger.budget": "Budget",
+    "silo.ledger.ledger": "Ledger",
+    "silo.records.records": "Records load_records",
 }
+_HOMES = {name: f"ringfence.{module}" for module, names in _PUBLIC.items() for name in names.split()}
+_NAMESPACES = ("accounting", "errors", "estimators", "protocol", "simulation")
 
-_NAMESPACES = (
-    "accounting",
-    "algorithms",
-    "domains",
-    "errors",
-    "losses",
-    "messages",
-    "model_selection",
-    "sampling",
-    "simulation",
-    "stages",
-)
-
-__all__ = [
-    "Budget",
-    "FederatedGammaRegressor",
-    "FederatedHuberRegressor",
-    "FederatedLinearRegression",
-    "FederatedLinearSVC",
-    "FederatedLogisticRegression",
-    "FederatedNegativeBinomialRegressor",
-    "FederatedOrdinalClassifier",
-    "FederatedPoissonRegressor",
-    "FederatedQuantileRegressor",
-    "FederatedSurvivalRegressor",
-    "Gate",
-    "Guarantee",
-    "Ledger",
-    "Member",
-    "Model",
-    "Plan",
-    "PlanRequest",
-    "Proposal",
-    "Records",
-    "RingfenceError",
-    "Schema",
-    "Silo",
-    "__version__",
-    "load_plan",
-    "load_records",
-    "load_schema",
-    "make_plan",
-    "propose",
-    "train",
-]
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 (names of a table)
 
 
 def __getattr__(name: str) -> Any:

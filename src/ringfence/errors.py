@@ -1,7 +1,19 @@
-"""What can go wrong, one class per decision a caller can make.
+"""Exceptions, one class per decision a caller can make, and escaping of text that somebody else wrote.
 
-Every message says what happened, why, and what to do. No message contains a record's value.
+    >>> from ringfence.errors import PlanError, RingfenceError, visible
+    >>> issubclass(PlanError, RingfenceError)
+    True
+    >>> visible("north\\x1b[2J")
+    'north\\\\u001b[2J'
+
+A message says what happened, why, and what to do. It never contains a record's value. Names, categories, notes and file
+names from outside may hold characters that move, hide or repaint the text around them (escape sequences, bidirectional
+controls, line ends): `visible` escapes them before a person reads them.
 """
+
+import re
+import unicodedata
+from importlib.util import find_spec
 
 __all__ = [
     "AccountingError",
@@ -26,6 +38,9 @@ __all__ = [
     "SweepError",
     "TrainingError",
     "TranscriptError",
+    "require_extra",
+    "visible",
+    "visible_lines",
 ]
 
 
@@ -38,7 +53,7 @@ class PlanError(RingfenceError):
 
 
 class AccountingError(RingfenceError):
-    """No proof covers the privacy question as asked: change its numbers."""
+    """No proof covers the privacy query as asked: change its numbers."""
 
 
 class SchemaError(RingfenceError):
@@ -122,3 +137,46 @@ class CertificateError(RingfenceError):
 
 class ShufflerError(RingfenceError):
     """A shuffler's folder cannot be used, or the shuffler does not serve what it is asked for."""
+
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode's categories of controls, formats, surrogates, private and unassigned characters, ends of lines."""
+
+# Letters and marks by category, but not seen: fillers, joiners, variation selectors (Unicode's default ignorables).
+_IGNORED = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_PLAIN = re.compile(r"[ -~]*")
+
+
+def visible(text: str) -> str:
+    """Return a text for errors and other output in one line, with an escape for every character that cannot be seen.
+
+    Text of visible characters and spaces stays as it is, in any script.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(_escaped(character) if _is_hidden(character) else character for character in text)
+
+
+def visible_lines(text: str) -> str:
+    """Return a text of ours for errors and other output, with escapes as in `visible`; its line feeds stay."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
+def _is_hidden(character: str) -> bool:
+    """Return whether a character of an error's text, or of other output, cannot be seen."""
+    return unicodedata.category(character) in _HIDDEN or _IGNORED.match(character) is not None
+
+
+def _escaped(character: str) -> str:
+    """Return a hidden character of an error's text, or of other output, as an escape."""
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def require_extra(extra: str, purpose: str, *packages: str, error: type[RingfenceError] = DeploymentError) -> None:
+    """Raise an error that names the extra to install, unless all these packages are installed."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise error(f"{purpose} needs '{package}', which is not installed: pip install \"ringfence[{extra}]\".")

@@ -74,11 +74,11 @@ def line_chart(
     across = _Axis.over(xs, _LEFT, WIDTH - _RIGHT, log=log_x).cut(max(xs, default=1.0))
     upward = _Axis.over(ys, _TOP + _PLOT, _TOP, log=log_y)
     parts = _grid(across, upward, x_label, y_label)
-    parts += [_line(line, across, upward, n) for n, line in enumerate(lines)]
+    parts += [_polyline(line, across, upward, n) for n, line in enumerate(lines)]
     keys = lines if len(lines) > 1 else []  # one line is named by its axis
     first = _TOP + _PLOT + _BELOW
-    parts += [_key(line.label, first + _ROW * n, n, DASHES[n]) for n, line in enumerate(keys)]
-    return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
+    parts += [_legend_row(line.label, first + _ROW * n, n, DASHES[n]) for n, line in enumerate(keys)]
+    return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts)
 
 
 def bar_chart(
@@ -90,19 +90,19 @@ def bar_chart(
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
-    parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
-    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
-    parts += [_bars(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
+    parts += [_svg_text(across(tick), bottom + 15, _tick_label(tick), anchor="middle") for tick in across.ticks]
+    parts.append(_svg_text((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
+    parts += [_bar_group(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
     keys = list(names) if len(names) > 1 else []  # one kind of bar is named by the axis
     first = bottom + 58
-    parts += [_key(name, first + _ROW * n, n, None, thick=9) for n, name in enumerate(keys)]
+    parts += [_legend_row(name, first + _ROW * n, n, None, thick=9) for n, name in enumerate(keys)]
     if any(bar.limit is not None for bar in bars):
         parts += [
-            _mark(20, first + _ROW * len(keys) - 11, 13),
-            _words(40, first + _ROW * len(keys), limit_name, paint=_INK),
+            _limit_mark(20, first + _ROW * len(keys) - 11, 13),
+            _svg_text(40, first + _ROW * len(keys), limit_name, paint=_INK),
         ]
         keys.append(limit_name)
-    return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
+    return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts)
 
 
 def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: str) -> Html:
@@ -111,52 +111,53 @@ def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: 
     across = _Axis.between(ends, _LEFT + 62, WIDTH - 14)
     bottom = _ABOVE + 22 * len(spans)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
-    parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
-    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
+    parts += [_svg_text(across(tick), bottom + 15, _tick_label(tick), anchor="middle") for tick in across.ticks]
+    parts.append(_svg_text((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
     for row, span in enumerate(spans):
         y = _ABOVE + 22 * row + 10
         parts += [
-            _name(span.label, y + 4, across),
-            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke_width=2, **_stroke(0)),
-            tag("circle", cx=across(span.value), cy=y, r=3.6, **_fill(0)),
+            _row_label(span.label, y + 4, across),
+            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke_width=2, **_series_stroke(0)),
+            tag("circle", cx=across(span.value), cy=y, r=3.6, **_series_fill(0)),
         ]
-    return _sheet(bottom + 46, title, description, parts)
+    return _svg_sheet(bottom + 46, title, description, parts)
 
 
-def _name(text: str, y: float, across: "_Axis") -> Html:
-    """Write a name beside its row."""
+def _row_label(text: str, y: float, across: "_Axis") -> Html:
+    """Write a name beside its row in a bar or span chart."""
     label = text if len(text) <= 13 else f"{text[:5]}…{text[-7:]}"  # names may end in a number
     room = across.start - 16 if len(label) > 11 else None  # wide letters might not fit by themselves
-    return _words(across.start - 8, y, label, anchor="end", paint=_INK, room=room)
+    return _svg_text(across.start - 8, y, label, anchor="end", paint=_INK, room=room)
 
 
-def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
-    """Draw one name's bars; an infinite one ends where the axis does."""
+def _bar_group(bar: Bar, top: float, across: "_Axis") -> Html:
+    """Draw one name's bars in a bar chart; an infinite one ends where the axis does."""
     height = _THICK * len(bar.values)
-    parts = [_name(bar.label, top + height / 2 + 4, across)]
+    parts = [_row_label(bar.label, top + height / 2 + 4, across)]
     for number, value in enumerate(bar.values):
         end = across(min(value, across.high))
         at = top + _THICK * number
-        length = _place(end - across.start)
-        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, rx=1, **_fill(number)))
-        parts.append(_words(end + 6, at + 10, _number(value), size=12))
+        length = round(end - across.start, 1)
+        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, rx=1, **_series_fill(number)))
+        parts.append(_svg_text(end + 6, at + 10, _tick_label(value), size=12))
     if bar.limit is not None and math.isfinite(bar.limit):
-        parts.append(_mark(across(bar.limit), top - 4, height + 5))
+        parts.append(_limit_mark(across(bar.limit), top - 4, height + 5))
     return together(*parts)
 
 
-def _mark(x: float, y: float, length: float) -> Html:
+def _limit_mark(x: float, y: float, length: float) -> Html:
+    """Draw the mark of a limit in a chart."""
     return tag("line", x1=x, x2=x, y1=y, y2=y + length, stroke_width=2, **_INK_LINE)
 
 
 def figure(chart: Html | None, caption: str) -> Html | None:
-    """Put a chart on a page; nothing if it was not drawn."""
+    """Return a chart with its caption; None if it was not drawn."""
     return None if chart is None else tag("figure", chart, tag("figcaption", caption))
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """From values to places on the sheet."""
+    """An axis: maps values to positions on the sheet."""
 
     low: float
     high: float
@@ -166,31 +167,32 @@ class _Axis:
     ticks: tuple[float, ...]
 
     def __call__(self, value: float) -> float:
+        """Return a value's coordinate on the chart's axis."""
         scale: Callable[[float], float] = math.log10 if self.log else float
         share = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
-        return _place(self.start + share * (self.end - self.start))
+        return round(self.start + share * (self.end - self.start), 1)
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, end: float, *, log: bool = False) -> "_Axis":
-        """Return an axis with room for the values, and for 0 unless it is logarithmic."""
+        """Return a chart's axis with room for the values, and for 0 unless it is logarithmic."""
         low, high = (min(values), max(values)) if values else (1.0, 10.0)
         ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0), high)
         return cls(min(low, ticks[0]), max(high, ticks[-1]), start, end, log, ticks)
 
     @classmethod
     def between(cls, values: Sequence[float], start: float, end: float) -> "_Axis":
-        """Return an axis with room for the values alone."""
+        """Return a chart's axis with room for the values alone."""
         ticks = _ticks(min(values, default=0.0), max(values, default=1.0))
         return cls(ticks[0], ticks[-1], start, end, False, ticks)
 
     def cut(self, high: float) -> "_Axis":
-        """Return the axis ending at `high`, if at least two ticks are left."""
+        """Return the chart's axis ending at `high`, if at least two ticks are left."""
         ticks = tuple(tick for tick in self.ticks if tick <= high)
         return replace(self, high=high, ticks=ticks) if len(ticks) > 1 and high > self.low else self
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return about five round numbers, the first at or below `low`, the last at or above `high`."""
+    """Return about five round numbers for a chart's axis, the first at or below `low`, the last at or above `high`."""
     largest = max(abs(low), abs(high))
     if high - low <= 1e-9 * max(largest, _SMALLEST):  # all the same
         half = largest / 2 if largest > _SMALLEST else 0.5
@@ -203,7 +205,7 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
 
 
 def _log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return round numbers around and between `low` and `high`: powers of ten, with 2 and 5 where there is room."""
+    """Return ticks of a logarithmic axis from `low` to `high`: powers of ten, with 2 and 5 where there is room."""
     if high <= low * (1 + 1e-9):  # all the same
         low, high = low / 2, high * 2
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-12)
@@ -218,43 +220,51 @@ def _log_ticks(low: float, high: float) -> tuple[float, ...]:
 
 
 def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
+    """Return the line without points that its chart's axes cannot show."""
+
     def fits(value: float, log: bool) -> bool:
+        """Tell whether a chart's axis can show the value."""
         return math.isfinite(value) and (value > _SMALLEST or not log)
 
     return replace(line, points=[(x, y) for x, y in line.points if fits(x, log_x) and fits(y, log_y)])
 
 
 def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str) -> list[Html]:
+    """Return a line chart's grid, ticks and axis labels."""
     floor = upward.start
     return [
         *(tag("line", x1=across.start, x2=across.end, y1=upward(t), y2=upward(t), **_GRID) for t in upward.ticks),
-        *(_words(across.start - 8, upward(t) + 4, _number(t), anchor="end") for t in upward.ticks),
+        *(_svg_text(across.start - 8, upward(t) + 4, _tick_label(t), anchor="end") for t in upward.ticks),
         *(tag("line", x1=across(t), x2=across(t), y1=floor, y2=floor + 4, **_SOFT_LINE) for t in across.ticks),
-        *(_words(across(t), floor + 18, _number(t), anchor="middle") for t in across.ticks),
+        *(_svg_text(across(t), floor + 18, _tick_label(t), anchor="middle") for t in across.ticks),
         tag("line", x1=across.start, x2=across.end, y1=floor, y2=floor, **_SOFT_LINE),
-        _words((across.start + across.end) / 2, floor + 35, x_label, anchor="middle", paint=_INK),
-        _words(4, _TOP - 14, y_label, paint=_INK),
+        _svg_text((across.start + across.end) / 2, floor + 35, x_label, anchor="middle", paint=_INK),
+        _svg_text(4, _TOP - 14, y_label, paint=_INK),
     ]
 
 
-def _line(line: Line, across: _Axis, upward: _Axis, number: int) -> Html:
+def _polyline(line: Line, across: _Axis, upward: _Axis, number: int) -> Html:
+    """Return a line of a line chart, with marks at its points if they are few."""
     places = [(across(x), upward(y)) for x, y in line.points]
     path = tag(
         "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke_width=2,
-        stroke_dasharray=DASHES[number], stroke_linejoin="round", **_stroke(number),
+        stroke_dasharray=DASHES[number], stroke_linejoin="round", **_series_stroke(number),
     )  # fmt: skip
     few = len(places) <= (1 if line.level else 24)
-    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, **_fill(number)) for x, y in places if few))
+    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, **_series_fill(number)) for x, y in places if few))
 
 
-def _key(label: str, y: float, number: int, dash: str | None, *, thick: int = 2) -> Html:
+def _legend_row(label: str, y: float, number: int, dash: str | None, *, thick: int = 2) -> Html:
+    """Draw a row of a chart's legend: a stroke and its label."""
     most = int((WIDTH - 48) / _CHARACTER)
     shown = label if len(label) <= most else label[: most - 1] + "…"
-    stroke = tag("line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke_width=thick, stroke_dasharray=dash, **_stroke(number))
-    return together(stroke, _words(40, y, shown, paint=_INK))
+    stroke = tag(
+        "line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke_width=thick, stroke_dasharray=dash, **_series_stroke(number)
+    )
+    return together(stroke, _svg_text(40, y, shown, paint=_INK))
 
 
-def _words(
+def _svg_text(
     x: float,
     y: float,
     text: str,
@@ -264,39 +274,39 @@ def _words(
     size: int = 13,
     room: float | None = None,
 ) -> Html:
-    """Write text, of exactly the length `room` if one is given."""
+    """Return SVG text, squeezed into the length `room` if one is given."""
     fit: dict[str, Value] = {} if room is None else {"textLength": room, "lengthAdjust": "spacingAndGlyphs"}
-    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, font_size=size, **paint, **fit)
+    return tag("text", readable(text), x=round(x, 1), y=round(y, 1), text_anchor=anchor, font_size=size, **paint, **fit)
 
 
-def _stroke(number: int) -> dict[str, Value]:
+def _series_stroke(number: int) -> dict[str, Value]:
+    """Return the SVG attributes of a line in the colour of a chart's series."""
     return {"stroke": SERIES[number], "class_": f"stroke-{number}"}
 
 
-def _fill(number: int) -> dict[str, Value]:
+def _series_fill(number: int) -> dict[str, Value]:
+    """Return the SVG attributes of an area in the colour of a chart's series."""
     return {"fill": SERIES[number], "class_": f"fill-{number}"}
 
 
-def _sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:
+def _svg_sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:
+    """Return a whole SVG chart of its parts, with title and description."""
     return tag(
         "svg",
         tag("title", title),
         tag("desc", description),
-        tag("rect", width=WIDTH, height=_place(height), fill=LIGHT["paper"], class_="paper"),
+        tag("rect", width=WIDTH, height=round(height, 1), fill=LIGHT["paper"], class_="paper"),
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {_place(height)}",
+        viewBox=f"0 0 {WIDTH} {round(height, 1)}",
         role="img",
         aria_label=f"{title}. {description}",
         font_family="system-ui, 'Noto Sans', 'DejaVu Sans', sans-serif",
     )
 
 
-def _place(value: float) -> float:
-    return round(value, 1)
-
-
-def _number(value: float) -> str:
+def _tick_label(value: float) -> str:
+    """Return a number as the label of a chart's tick."""
     if math.isinf(value):
         return "∞"
     size = abs(value)

@@ -43,7 +43,8 @@ def png_of(chart: str) -> bytes | None:
     return written.getvalue()
 
 
-def _rectangle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
+def _draw_rectangle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
+    """Draw an SVG chart's rectangle by matplotlib, for a PNG."""
     from matplotlib.patches import Rectangle
 
     place = float(shape.get("x", 0)), float(shape.get("y", 0))
@@ -52,7 +53,8 @@ def _rectangle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
     )
 
 
-def _circle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
+def _draw_circle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
+    """Draw an SVG chart's circle by matplotlib, for a PNG."""
     from matplotlib.patches import Circle
 
     return axes.add_patch(
@@ -60,18 +62,11 @@ def _circle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
     )
 
 
-def _straight(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
-    return _path(axes, shape, [(float(shape["x1"]), float(shape["y1"])), (float(shape["x2"]), float(shape["y2"]))])
-
-
-def _through(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
-    pairs = (pair.split(",") for pair in shape["points"].split())
-    return _path(axes, shape, [(float(x), float(y)) for x, y in pairs])
-
-
-def _path(axes: "Axes", shape: Mapping[str, str], points: list[tuple[float, float]]) -> "Artist":
+def _draw_line(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
+    """Draw an SVG chart's line between two points, or its polyline, by matplotlib, for a PNG."""
+    points = shape.get("points") or "{x1},{y1} {x2},{y2}".format_map(shape)
     (line,) = axes.plot(
-        *zip(*points, strict=True),
+        *zip(*(map(float, pair.split(",")) for pair in points.split()), strict=True),
         color=shape["stroke"],
         linewidth=float(shape.get("stroke-width", 1)),
         solid_capstyle="butt",
@@ -82,7 +77,8 @@ def _path(axes: "Axes", shape: Mapping[str, str], points: list[tuple[float, floa
     return line
 
 
-def _text(axes: "Axes", shape: Mapping[str, str], words: str) -> "Artist":
+def _draw_text(axes: "Axes", shape: Mapping[str, str], words: str) -> "Artist":
+    """Draw an SVG chart's text by matplotlib, squeezed into its length, for a PNG."""
     size = float(shape["font-size"])
     written = axes.text(
         float(shape["x"]), float(shape["y"]), words, color=shape["fill"], fontsize=size, va="baseline",
@@ -95,9 +91,9 @@ def _text(axes: "Axes", shape: Mapping[str, str], words: str) -> "Artist":
 
 
 _DRAWN: dict[str, Callable[["Axes", Mapping[str, str], str], "Artist"]] = {
-    "rect": _rectangle,
-    "circle": _circle,
-    "line": _straight,
-    "polyline": _through,
-    "text": _text,
+    "rect": _draw_rectangle,
+    "circle": _draw_circle,
+    "line": _draw_line,
+    "polyline": _draw_line,
+    "text": _draw_text,
 }

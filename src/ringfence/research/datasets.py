@@ -30,15 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import DatasetError, RecordsError, TrainingError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import encode_features, encode_target
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import FloatArray, Schema
+from ringfence.protocol.schema.encoding import encode_features, encode_target
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table
 
 DATA_VARIABLE = "RINGFENCE_DATA"
 _TIMEOUT_SECONDS = 30.0
-_LARGEST = 100 * 2**20  # bytes; what is longer is cut, and then fails its checksum
+_LARGEST = 100 * 2**20  # bytes; longer files are truncated, and then fail their checksum
 
 
 class _UnusableError(Exception):

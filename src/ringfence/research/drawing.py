@@ -1,4 +1,4 @@
-"""How every figure here looks, and how it is written: the same file byte for byte each time."""
+"""Style of the figures, written as the same file byte for byte each time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -4,7 +4,7 @@ Every split returns one array of row indices per silo. Guarantee: no row is in t
 in a silo, no silo is empty, and equal generators give equal splits; unless a split's own text says otherwise,
 every row is in some silo. Asking for more silos than that allows is a `TrainingError`.
 
-Rows are told apart by their index: a data set that contains the same record twice (insurance.csv once,
+Rows are distinguished by their index: a data set that contains the same record twice (insurance.csv once,
 obesity.csv 24 times) may put the copies into two silos.
 """
 
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Loss
+from ringfence.protocol import FloatArray, Loss
 
 Rows: TypeAlias = NDArray[np.int64]
 Silos: TypeAlias = Sequence[tuple[FloatArray, FloatArray]]

@@ -9,8 +9,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
+from ringfence.evidence.report.page import ReportPage
 from ringfence.html.markup import Html, tag
-from ringfence.report.page import ReportPage
 
 _KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 

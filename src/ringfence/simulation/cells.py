@@ -25,6 +25,7 @@ class Cell(Mapping[str, Value]):
     __slots__ = ("_columns", "_id")
 
     def __init__(self, parameters: Mapping[str, object], trial: int) -> None:
+        """Make a sweep's cell of parameters and a trial's number, with an id."""
         if TRIAL in parameters:
             raise SweepError(f"A parameter cannot be named '{TRIAL}', which is the trial's number: rename it.")
         self._columns: Row = {name: parameter(name, value) for name, value in parameters.items()}
@@ -34,30 +35,36 @@ class Cell(Mapping[str, Value]):
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits, the same in every process and version: also good for a seed."""
+        """The cell's 32 hexadecimal digits, the same in every process and version: also good for a seed."""
         return self._id
 
     @property
     def trial(self) -> int:
-        """The trial's number, from 0."""
+        """The cell's trial number, from 0."""
         return int(self._columns[TRIAL])
 
     def __getitem__(self, name: str) -> Value:
+        """Return the cell's value of a parameter."""
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the cell's parameters, and the trial."""
         return iter(self._columns)
 
     def __len__(self) -> int:
+        """Return how many parameters the cell has, with the trial."""
         return len(self._columns)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether another cell has the same id."""
         return isinstance(other, Cell) and self._id == other._id
 
     def __hash__(self) -> int:
+        """Return the hash of the cell's id."""
         return hash(self._id)
 
     def __repr__(self) -> str:
+        """Show the cell by its values."""
         return f"Cell({describe([self])})"
 
 
@@ -65,15 +72,18 @@ class Cells:
     """The cells of a grid, made one at a time while iterating, any number of times; `len` makes none."""
 
     def __init__(self, grid: Mapping[str, Sequence[Value]], trials: int) -> None:
+        """Hold the grid of a sweep's cells; refuse fewer than 1 trial."""
         if trials < 1:
             raise SweepError(f"A sweep of {trials} trials has nothing to run: ask for at least 1.")
         self._axes = {name: _axis(name, values) for name, values in grid.items()}
         self._trials = trials
 
     def __len__(self) -> int:
+        """Return the number of cells of the grid, with all trials."""
         return self._trials * math.prod(map(len, self._axes.values()))
 
     def __iter__(self) -> Iterator[Cell]:
+        """Yield the grid's cells, trial after trial."""
         # The trial is the outermost loop: a sweep that is stopped early has seen the whole grid.
         for trial in range(self._trials):
             for values in itertools.product(*self._axes.values()):
@@ -90,6 +100,7 @@ def cells(grid: Mapping[str, Sequence[Value]], trials: int) -> Cells:
 
 
 def _axis(name: str, values: Sequence[object]) -> tuple[Value, ...]:
+    """Return the values of one parameter of a sweep's grid; refuse none, and one value twice."""
     if isinstance(values, str) or not len(values):
         raise SweepError(f"The parameter '{name}' needs a list of at least one value.")
     axis = tuple(parameter(name, value) for value in values)
@@ -99,7 +110,7 @@ def _axis(name: str, values: Sequence[object]) -> tuple[Value, ...]:
 
 
 def parameter(name: str, value: object) -> Value:
-    """Return the value of a parameter as it is kept, or refuse it."""
+    """Return the value of a cell's parameter as it is kept, or refuse it."""
     try:
         plain = plain_value(value)
     except (TypeError, ValueError):
@@ -110,7 +121,7 @@ def parameter(name: str, value: object) -> Value:
 
 
 def plain_value(value: object) -> Value:
-    """Return the value as Python's own type, from NumPy's or JAX's scalar where it is one."""
+    """Return a cell's value as Python's own type, from NumPy's or JAX's scalar where it is one."""
     plain = value.item() if hasattr(value, "item") else value
     if isinstance(plain, bool | int | float | str):
         return plain
@@ -118,6 +129,7 @@ def plain_value(value: object) -> Value:
 
 
 def _canonical(value: Value) -> Value:
+    """Return a cell's value so that equal numbers give equal ids: a whole float as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -132,5 +144,5 @@ def describe(cells: Sequence[Cell]) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Write names for a message."""
+    """Write names of a cell's parameters for a message."""
     return ", ".join(f"'{name}'" for name in sorted(names)) or "none"

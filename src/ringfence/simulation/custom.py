@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ringfence.protocol.losses import TargetKind
-from ringfence.protocol.losses.outputs import Outputs
+from ringfence.protocol import TargetKind
+from ringfence.protocol.losses.base import Outputs
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class CustomLoss(Outputs):
         return scores[..., 0]
 
     def values(self, scores: Any, targets: Any) -> Any:
-        """Return the loss of every record, over any axes between records and outputs."""
+        """Return the custom loss of every record, over any axes between records and outputs."""
         return jax.vmap(self._over_middle_axes)(scores, targets)
 
     def residuals(self, scores: Any, targets: Any) -> Any:
-        """Return the derivative of every record's loss in its own scores."""
+        """Return the derivative of every record's custom loss in its own scores."""
         return jax.grad(lambda u: jnp.sum(self.values(u, targets)))(scores)
 
     def _over_middle_axes(self, scores: Any, target: Any) -> Any:
+        """Return a record's custom loss for scores with any axes before the outputs."""
         flat = scores.reshape(-1, self.outputs)
         return jax.vmap(lambda u: self.function(u, target))(flat).reshape(scores.shape[:-1])

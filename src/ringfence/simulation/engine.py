@@ -10,40 +10,103 @@ Nothing here is private: a simulator holds all records and draws seeded noise. I
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.told import shifted, told, values_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.proximal import Proximal
-from ringfence.server.algorithms import ALGORITHMS, Algorithm
-from ringfence.server.learned import Learned
-from ringfence.silo.records import Records
-from ringfence.simulation.gradient import LinearLoss, Rows, clip_of, clipped_sum
-from ringfence.simulation.rules import Rules, SimulatedRound, SimulatedStage
+from ringfence.errors import TrainingError
+from ringfence.protocol import Domain, FloatArray, Full, Participation, PersonRule, Plan, Proximal, Sampling
+from ringfence.protocol.losses.targets import shifted, split_targets, values_of
+from ringfence.protocol.plan.plan import EVERYBODY
+from ringfence.server.algorithms import ALGORITHMS
+from ringfence.server.state import ServerState
+from ringfence.silo.records.records import Records
+from ringfence.simulation.channels import SimulatedNoise, simulated_noise
+from ringfence.simulation.channels.own_noise import GaussianNoise
+from ringfence.simulation.gradient import LinearLoss, StackedRows, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
-__all__ = [
-    "Configurations",
-    "Federation",
-    "Rules",
-    "SimulatedDraws",
-    "SimulatedRound",
-    "SimulatedStage",
-    "Streams",
-    "draws",
-    "evaluate",
-    "federation",
-    "federation_of",
-    "from_plans",
-    "simulate",
-]
+_ALL_RECORDS, _INDEPENDENT = Full(), GaussianNoise()
+
+
+@dataclass(frozen=True)
+class SimulatedStage:
+    """What all runs of one compiled program share of a training stage; how many take part in a round, runs may set."""
+
+    rounds: int
+    sampling: Sampling = _ALL_RECORDS
+    participation: Participation = EVERYBODY
+    noise: SimulatedNoise = _INDEPENDENT
+
+    def __post_init__(self) -> None:
+        """Refuse noise that the engine cannot simulate with the stage's participation."""
+        self.noise.check(self.participation)
+
+    @property
+    def kind(self) -> tuple[type[Sampling], Participation, SimulatedNoise]:
+        """What the engine compiles a program for: neighbouring stages of one kind are one loop."""
+        return type(self.sampling), self.participation, self.noise
+
+    @property
+    def has_same_records_always(self) -> bool:
+        """Whether every record of every silo takes part in every round of the simulated stage."""
+        return self.sampling.takes_all and self.participation == EVERYBODY
+
+
+class SimulatedRound(NamedTuple):
+    """Where a round stands: its number among all rounds, its stage's number, and its number within the stage."""
+
+    step: Any
+    stage: Any
+    round: Any
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all runs of one compiled program share."""
+
+    loss: LinearLoss
+    domain: Domain
+    stages: tuple[SimulatedStage, ...]
+    algorithm: str = "minibatch-sgd"
+    person_rule: PersonRule | None = None
+    lasso: float = 0.0
+    constants: int = 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """Return the engine's rules for a plan's training stages."""
+        if plan.held_out is not None:
+            raise TrainingError(
+                "The simulator trains on all records that it is given: plan with a held-out share of 0."
+            )
+        trains = [stage.query.trains for stage in plan.stages]
+        if not any(trains) or trains != sorted(trains):
+            raise TrainingError("The simulator takes only plans in which the last stages, and no others, train.")
+        stages = [
+            SimulatedStage(stage.rounds, stage.sampling, stage.participation, simulated_noise(stage.channel))
+            for stage in plan.training_stages
+        ]
+        step = plan.proximal
+        return cls(
+            plan.loss, plan.domain, tuple(stages), plan.algorithm.name, plan.person_rule, step.lasso, step.constants
+        )
+
+    @property
+    def proximal(self) -> Proximal:
+        """What the simulated server does after every step."""
+        return Proximal(self.domain, self.lasso, self.constants)
+
+    @property
+    def places(self) -> list[SimulatedRound]:
+        """Where every simulated round stands."""
+        rounds = [(stage, round) for stage, own in enumerate(self.stages) for round in range(own.rounds)]
+        return [SimulatedRound(step, *place) for step, place in enumerate(rounds)]
 
 
 class Federation(NamedTuple):
@@ -135,13 +198,13 @@ def from_plans(
     seeds: Sequence[int],
     dtype: Any = np.float32,
     *,
-    learned: Sequence[Learned] | None = None,
+    learned: Sequence[ServerState] | None = None,
 ) -> tuple[Streams, Configurations]:
     """Read what may differ between runs from plans that agree in all else; each plan has a stream of its own.
 
-    `learned` is what the server knows of each when training begins (`simulation.preliminary`); without it, nothing.
+    `learned` is what the server knows of each when training begins (`simulation.trials`); without it, nothing.
     """
-    known = [Learned.nothing(plan) for plan in plans] if learned is None else learned
+    known = [ServerState.initial(plan) for plan in plans] if learned is None else learned
     rows = [own.settings for own in known]
     terms = [[[own.stages[number] for own in plan.silos] for number in plan.training_numbers] for plan in plans]
     streams = Streams(
@@ -163,12 +226,19 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
     algorithm = ALGORITHMS[rules.algorithm]
     width = data.features.shape[1]
     start: Any = jnp.zeros((len(runs.stream), rules.loss.dimension(width)), dtype=data.features.dtype)
-    ask = jax.vmap(algorithm.query, (0, 0, None))
-    advance = jax.vmap(partial(_advance, algorithm, rules.proximal), (0, 0, 0, 0, None))
+    ask = jax.vmap(algorithm.query_weights, (0, 0, None))
+
+    def take_step(settings: Any, state: Any, gradient: Any, somebody: Any, round: Any) -> Any:
+        """Take the simulated server's step, or none if nobody answered."""
+        stepped = algorithm.step(settings, rules.proximal, state, gradient, round)
+        return jax.tree.map(lambda new, old: jnp.where(somebody, new, old), stepped, state)
+
+    advance = jax.vmap(take_step, (0, 0, 0, 0, None))
 
     def one_round(
         kind: SimulatedStage, carry: tuple[Any, Any, Any], place: SimulatedRound
     ) -> tuple[tuple[Any, Any, Any], None]:
+        """Simulate a round of all runs: draw, average clipped gradients with noise, and take the steps."""
         state, answered, memory = carry
         answered = jnp.where(place.round == 0, 0, answered)
         drawn = jax.vmap(partial(draws, rules, kind, data), (0, 0, None))(streams, answered, place)
@@ -178,7 +248,7 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
             rules.loss,
             runs.clip[:, place.stage],
             jnp.moveaxis(rules.loss.matrix(asked, width), 0, 1),
-            rows=Rows(data.features, data.norms, data.targets, data.of_row, data.counts),
+            rows=StackedRows(data.features, data.norms, data.targets, data.of_row, data.counts),
             shares=_shares(kind, data, drawn, rates, runs.stream),
             rule=rules.person_rule,
         )
@@ -226,10 +296,10 @@ def draws(
 
 @partial(jax.jit, static_argnames=("loss",))
 def evaluate(loss: LinearLoss, weights: Any, features: Any, targets: Any) -> tuple[Any, Any]:
-    """Return every run's mean loss and error: wrong labels, or the mean squared error of scaled numbers."""
+    """Return every simulated run's mean loss and error: wrong labels, or the mean squared error of scaled numbers."""
     columns = jnp.moveaxis(loss.matrix(weights, features.shape[1]), 0, 1)
     scores: Any = jnp.tensordot(features, columns, axes=1)
-    own, predicted = told(targets), loss.predictions(shifted(scores, targets))
+    own, predicted = split_targets(targets), loss.predictions(shifted(scores, targets))
     truth: Any = own.targets[:, None] if loss.target_kind == "numbers" else own.numbers[:, None]
     error: Any = predicted != truth if loss.target_kind in ("label", "class") else (predicted - truth) ** 2
     each = jnp.mean(error, axis=2) if error.ndim == 3 else error
@@ -237,11 +307,12 @@ def evaluate(loss: LinearLoss, weights: Any, features: Any, targets: Any) -> tup
 
 
 def _array(dtype: Any, values: Any) -> Any:
+    """Return values as an array of the engine's number type."""
     return jnp.asarray(np.asarray(values), dtype=dtype)
 
 
 def _column(dtype: Any, values: Sequence[Any]) -> Any:
-    """Stack one setting of all runs; whole numbers stay whole."""
+    """Stack one setting of all simulated runs; whole numbers stay whole."""
     stacked = np.stack([np.asarray(value) for value in values])
     return jnp.asarray(stacked, dtype=None if np.issubdtype(stacked.dtype, np.integer) else dtype)
 
@@ -256,16 +327,8 @@ def _begins(rules: Rules, data: Federation, batch: Any, answered: Any) -> Any:
 
 
 def _shares(kind: SimulatedStage, data: Federation, drawn: SimulatedDraws, rates: Any, stream: Any) -> Any:
-    """Return what each record's gradient counts in the server's average, per run where runs differ in it."""
+    """Return what each record's gradient counts in the simulated server's average, per run where runs differ in it."""
     if kind.has_same_records_always:
         return (data.weights / data.sizes)[data.silo]
     shares = drawn.participation * (rates / drawn.batch)[:, data.silo]
     return shares[stream].T.astype(data.features.dtype)
-
-
-def _advance(
-    algorithm: Algorithm, proximal: Proximal, settings: Any, state: Any, gradient: Any, somebody: Any, round: Any
-) -> Any:
-    """Take the server's step, or none if nobody answered."""
-    stepped = algorithm.step(settings, proximal, state, gradient, round)
-    return jax.tree.map(lambda new, old: jnp.where(somebody, new, old), stepped, state)

@@ -1,4 +1,4 @@
-"""What training stages ask, of all silos' records at once: the only file here that knows which question that is."""
+"""Clipped gradients of all silos' records at once: the only file here that knows which query training asks."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from ringfence.errors import TrainingError
+from ringfence.protocol import Gradient, PersonRule, Stage, TargetKind
 from ringfence.protocol.arrays import TINY
-from ringfence.protocol.losses import TargetKind
-from ringfence.protocol.plan import Stage
-from ringfence.protocol.questions import Gradient, PersonRule
-from ringfence.silo.questions.gradient import Residuals, clipped, clipped_mean
+from ringfence.silo.queries.gradient import Residuals, clipped, clipped_mean
 
 BLOCK = 1024
 """Records per block where a single run is simulated: from here on XLA gives blocks to several threads."""
@@ -21,39 +19,39 @@ class LinearLoss(Residuals, Protocol):
 
     @property
     def outputs(self) -> int:
-        """Scores of a record."""
+        """Scores of a record under a simulated loss."""
 
     @property
     def target_kind(self) -> TargetKind:
-        """What a target is."""
+        """What a target of a simulated loss is."""
 
     def dimension(self, width: int) -> int:
-        """Return how many weights there are."""
+        """Return how many weights a simulated loss has."""
 
     def matrix(self, weights: Any, width: int) -> Any:
-        """Return weights as a row per feature and a column per output."""
+        """Return weights of a simulated loss as a row per feature and a column per output."""
 
     def predictions(self, scores: Any) -> Any:
-        """Return what scores predict."""
+        """Return what scores predict under a simulated loss."""
 
 
 def is_compiled(stage: Stage) -> bool:
     """Tell whether the compiled engine can ask what that training stage asks."""
-    return isinstance(stage.question, Gradient)
+    return isinstance(stage.query, Gradient)
 
 
 def clip_of(stage: Stage) -> float:
     """Return a training stage's clip; TrainingError if it asks for something else than gradients."""
-    if not isinstance(stage.question, Gradient):
+    if not isinstance(stage.query, Gradient):
         raise TrainingError(
-            f"The compiled simulator trains by gradients, and cannot ask for the {stage.question.name}: run the plan "
+            f"The compiled simulator trains by gradients, and cannot ask for the {stage.query.name}: run the plan "
             "with `simulation.trials`."
         )
-    return stage.question.clip
+    return stage.query.clip
 
 
-class Rows(NamedTuple):
-    """The rows of all silos; of persons, whose each is, and what it counts for."""
+class StackedRows(NamedTuple):
+    """The rows of all silos; for persons, each row's person and weight."""
 
     features: Any
     norms: Any
@@ -62,7 +60,9 @@ class Rows(NamedTuple):
     counts: Any
 
 
-def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares: Any, rule: PersonRule | None) -> Any:
+def clipped_sum(
+    loss: LinearLoss, clip: Any, weights: Any, *, rows: StackedRows, shares: Any, rule: PersonRule | None
+) -> Any:
     """Return the silo's clipped mean over all records, or persons; for a single run, added up from blocks of rows.
 
     XLA is slow at a product of one tall matrix with one column, and fast at many short ones.
@@ -78,6 +78,7 @@ def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares
         shares = shares[of_row] * counts.reshape(-1, *[1] * (shares.ndim - 1))
 
     def add_up(features: Any, norms: Any, targets: Any, shares: Any) -> Any:
+        """Return the clipped mean gradient of a block of simulated rows."""
         return clipped_mean(loss, clip, weights=weights, features=features, norms=norms, targets=targets, shares=shares)
 
     if weights.shape[1] > 1:
@@ -85,6 +86,7 @@ def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares
     empty = -len(targets) % BLOCK  # rows whose share is 0
 
     def blocks(values: Any) -> Any:
+        """Divide an array of simulated rows into padded blocks of equal length."""
         padded = jnp.pad(values, [(0, empty), *[(0, 0)] * (values.ndim - 1)])
         return padded.reshape(-1, BLOCK, *values.shape[1:])
 
@@ -92,17 +94,18 @@ def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares
     return jnp.sum(parts, axis=0)
 
 
-def _summed(loss: LinearLoss, clip: Any, weights: Any, rows: Rows, shares: Any) -> Any:
-    """Cut the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
+def _summed(loss: LinearLoss, clip: Any, weights: Any, rows: StackedRows, shares: Any) -> Any:
+    """Clip the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
     scores: Any = jnp.tensordot(rows.features, weights, axes=1)
     constants = rows.features[:, -1]
     cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=rows.norms, constants=constants, targets=rows.targets)
     persons, runs = shares.shape[0], weights.shape[1]
 
     def one_run(own: tuple[Any, Any, Any]) -> Any:
+        """Return one simulated run's sum of persons' clipped gradients."""
         residuals, most, share = own
-        products = rows.features.T[:, :, None] * loss.spread(residuals)[None]
-        collected: Any = loss.collected(products)
+        products = rows.features.T[:, :, None] * loss.residual_columns(residuals)[None]
+        collected: Any = loss.weight_gradients(products)
         terms = jnp.moveaxis(collected, 1, 0).reshape(len(rows.norms), -1)
         sums = jax.ops.segment_sum(terms, rows.of_row, persons, indices_are_sorted=True)
         lengths = jnp.sqrt(jnp.sum(sums * sums, axis=1))

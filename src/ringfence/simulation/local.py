@@ -1,4 +1,4 @@
-"""Local SGD: the baseline in which silos walk alone between rounds, and one-shot averaging.
+"""Local SGD: the baseline in which silos take local steps between rounds, and one-shot averaging.
 
 In a round every asked silo starts at the server's weights and takes K steps, each on one record of its own
 drawn uniformly, with noise on every step; the server averages where they end. All steps count
@@ -16,8 +16,8 @@ import numpy as np
 
 from ringfence.accounting import calibrate
 from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.told import residuals_of
+from ringfence.protocol import FloatArray
+from ringfence.protocol.losses.targets import residuals_of
 from ringfence.simulation.engine import Configurations, Federation, Rules, Streams, federation, simulate
 from ringfence.simulation.gradient import LinearLoss
 
@@ -61,11 +61,13 @@ def local_sgd(
     keys = jax.vmap(jax.random.key)(seeds)
 
     def one_round(weights: Any, round: Any) -> tuple[Any, None]:
+        """Simulate a round of Local SGD: noisy local steps at the asked silos, then their average."""
         round_keys = jax.vmap(lambda key: jax.random.fold_in(key, round))(keys)
         silos = jax.vmap(lambda key: jax.random.permutation(key, len(data.sizes))[:asked])(round_keys)
         sigma = jnp.take_along_axis(runs.sigma, silos[runs.stream], axis=1)
 
         def local_step(local: Any, number: Any) -> tuple[Any, None]:
+            """Take one noisy local step at each asked silo of Local SGD, on one record each."""
             step_keys = jax.vmap(lambda key: jax.random.fold_in(key, number + 1))(round_keys)
             luck = jax.vmap(lambda key: jax.random.uniform(key, (asked,)))(step_keys)
             noise = jax.vmap(lambda key: jax.random.normal(key, local.shape[1:], local.dtype))(step_keys)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.sampling import FixedSize, Full, OnePass, Phased, Poisson, Sampling
+from ringfence.protocol import FixedSize, Full, OnePass, Phased, Poisson, Sampling
 
 
 def participation(
     rule: Sampling, run: Any, round: Any, *, silo: Any, sizes: Any, begin: Any, batch: Any, dtype: Any
 ) -> Any:
-    """Return 1 for every record that takes part, and 0 for the others: a round of one stream.
+    """Return 1 for every record that a simulated round samples, and 0 for the others: a round of one stream.
 
     `silo` is every record's silo, by which records are sorted; `sizes`, `begin` and `batch` have an entry for each
     silo. `run` and `round` are keys: a partition is drawn once for the whole run, all else afresh.

@@ -99,12 +99,14 @@ class _Wave:
     """
 
     def __init__(self, task: SweepTask, blocks: Iterator[list[Cell]], most: int) -> None:
+        """Begin a wave of a sweep's blocks that ends when so many results wait."""
         self._task, self._blocks, self._most = task, blocks, most
         self.waiting = 0
         self.is_last = False
         self.failure: SweepError | None = None
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield a sweep's blocks as joblib's calls, until too many results wait, one failed, or none is left."""
         while self.failure is None and self.waiting < self._most:
             block = next(self._blocks, None)
             if block is None:
@@ -135,7 +137,7 @@ def _run_all(
 
 
 def _parallel(workers: int | None) -> Any:
-    """Return what gives results as they arrive, in any order, with two blocks per worker under way."""
+    """Return joblib's runner of a sweep, which gives results as they arrive, with two blocks per worker under way."""
     try:
         return joblib.Parallel(workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
     except ValueError:  # Ray's backend, like joblib's multiprocessing, returns whole lists only: a wave at a time
@@ -155,7 +157,7 @@ def _taken(results: Any) -> Iterator[Iterable[Finished | SweepError]]:
 
 
 def _run(task: SweepTask, cells: list[Cell]) -> Finished | SweepError:
-    """Run one block. A failure is returned, not raised: raised, joblib would drop the blocks beside it."""
+    """Run one block of a sweep. A failure is returned: raised, joblib would drop the blocks beside it."""
     try:
         rows = _rows(task, cells)
         lines = b"".join(to_line(row) for row in rows)
@@ -170,6 +172,7 @@ def _run(task: SweepTask, cells: list[Cell]) -> Finished | SweepError:
 
 
 def _rows(task: SweepTask, cells: list[Cell]) -> list[Row]:
+    """Run a sweep's task on a block of cells, check its results, and join them with the cells' parameters."""
     results = list(task(list(cells)))
     if len(results) != len(cells):
         raise ValueError(f"it returned {len(results)} rows for {len(cells)} cells")
@@ -214,6 +217,7 @@ def _blocks(cells: Iterable[Cell], size: int, group_of: Callable[[Cell], Hashabl
 
 
 def _agreement(names: Sequence[str], cell: Cell) -> Callable[[Cell], Hashable]:
+    """Return a function that groups a sweep's cells by these parameters; SweepError for an unknown one."""
     names = (names,) if isinstance(names, str) else tuple(names)
     if unknown := set(names) - cell.keys():
         raise SweepError(f"There is no parameter {quoted(unknown)} to group by: choose among {quoted(cell)}.")
@@ -221,6 +225,7 @@ def _agreement(names: Sequence[str], cell: Cell) -> Callable[[Cell], Hashable]:
 
 
 def _name(task: object) -> str:
+    """Return the name of a sweep's task, as the label of its file."""
     while isinstance(task, functools.partial):
         task = task.func
     return getattr(task, "__qualname__", type(task).__qualname__)

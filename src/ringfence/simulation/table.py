@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, Row, quoted
-from ringfence.storage.kind import Kind
 from ringfence.storage.lines import Lines
+from ringfence.storage.stored_file import Kind
 
 FORMAT = 1
 
@@ -50,12 +50,12 @@ class SweepHeader:
     parameters: tuple[str, ...]
 
     def line(self) -> bytes:
-        """Return the file's first line."""
+        """Return the first line of a sweep's file."""
         return to_line({"ringfence_sweep": FORMAT, "label": self.label, "parameters": self.parameters})
 
     @staticmethod
     def read(out: Path) -> "SweepHeader":
-        """Read a file's first line."""
+        """Read the first line of a sweep's file."""
         content = _parse(next(_complete_lines(out), b""))
         if "ringfence_sweep" not in content:
             raise SweepError(f"{out} is not a sweep's file: choose another one.")
@@ -80,9 +80,18 @@ class Log:
     """A sweep's file, open at its end for this process alone, and begun if it is new; `finished` are its cells' ids."""
 
     def __init__(self, lines: Lines, header: SweepHeader) -> None:
+        """Open a sweep's file to continue it: cut off a half-written line, and read which cells are finished."""
         self._lines, self._out, self.header = lines, lines.path, header
         self.written = self.skipped = 0
-        self._repair()
+        # Cut off a half-written last line, and write the first line if there is none.
+        complete = sum(map(len, _complete_lines(self._out)))
+        if complete:
+            SweepHeader.read(self._out).require(header, self._out)
+        else:
+            with self._out.open("rb") as file:
+                if not header.line().startswith(file.read()):  # somebody's own file of one line must survive
+                    raise SweepError(f"{self._out} is not a sweep's file: choose another one.")
+        lines.recover(complete, header.line())
         self.finished: set[str] = set()
         self.names: frozenset[str] | None = None
         for row in read_rows(self._out):
@@ -92,11 +101,11 @@ class Log:
 
     @property
     def done(self) -> int:
-        """How many of the cells met so far are finished, now or before."""
+        """How many of the sweep's cells met so far are finished, now or before."""
         return self.skipped + self.written
 
     def append(self, result: Finished) -> None:
-        """Add a block's rows; when this returns they are on the disk."""
+        """Add a block's rows to the sweep's file; when this returns they are on the disk."""
         if self.names is not None and result.names != self.names:
             raise SweepError(
                 f"{self._out} has the results {quoted(self.names)}, but the task now returns {quoted(result.names)}: "
@@ -106,20 +115,9 @@ class Log:
         self._lines.append(result.lines)
         self.written += result.cells
 
-    def _repair(self) -> None:
-        """Cut off a half-written last line, and write the first line if there is none."""
-        complete = sum(map(len, _complete_lines(self._out)))
-        if complete:
-            SweepHeader.read(self._out).require(self.header, self._out)
-        else:
-            with self._out.open("rb") as file:
-                if not self.header.line().startswith(file.read()):  # somebody's own file of one line must survive
-                    raise SweepError(f"{self._out} is not a sweep's file: choose another one.")
-        self._lines.recover(complete, self.header.line())
-
 
 def _complete_lines(out: Path) -> Iterator[bytes]:
-    """Stream the lines that end; one that does not can only be the last, and was half-written or still is."""
+    """Stream the lines of a sweep's file that end; only the last may not, half-written or still being written."""
     try:
         with out.open("rb") as file:
             yield from (line for line in file if line.endswith(b"\n"))
@@ -128,12 +126,12 @@ def _complete_lines(out: Path) -> Iterator[bytes]:
 
 
 def to_line(content: Mapping[str, object]) -> bytes:
-    """Write a row as a line of the file."""
+    """Write a row as a line of the sweep's file."""
     return json.dumps(content).encode() + b"\n"
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """Return the line's object; one without names, which nothing accepts, if it holds none."""
+    """Return the object in a line of a sweep's file; an empty one if it holds none."""
     try:
         content = json.loads(line)
     except ValueError:

@@ -1,23 +1,96 @@
-"""Many runs of one plan on public data: compiled where training asks for plain gradients, else round by round."""
+"""Many runs of one plan on public data: compiled where training asks for plain gradients, else round by round.
 
+Round by round, all runs are simulated together: the silos' averaged answers are computed for all of them at once
+(`simulation.queries`), and every run adds the noise of its own seed. Nothing here is private.
+"""
+
+import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
+import jax
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.silo.records import Records
+from ringfence.errors import TrainingError
+from ringfence.protocol import FloatArray, Participation, Plan, Stage
+from ringfence.protocol.plan.plan import EVERYBODY, task
+from ringfence.server.queries import handler_of
+from ringfence.server.state import RoundAnswers, ServerState
+from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
+from ringfence.simulation.channels import simulated_noise
+from ringfence.simulation.channels.own_noise import GaussianNoise
 from ringfence.simulation.gradient import is_compiled
-from ringfence.simulation.preliminary import Silos, learned, learned_after
+from ringfence.simulation.queries import NoiselessAnswers
+
+Silos: TypeAlias = Sequence[tuple[FloatArray, FloatArray] | Records]
 
 
-def weights(plan: Plan, silos: Silos, seeds: Sequence[int]) -> FloatArray:
+def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int]) -> FloatArray:
     """Run the plan once for each seed, on the records that train, and return the learned weights, a row each."""
     if not all(is_compiled(stage) for stage in plan.training_stages):
-        return np.stack([own.model() for own in learned_after(plan, silos, seeds, 1 + plan.training_numbers[-1])])
-    known = [learned(plan, silos, seed) for seed in seeds]
+        return np.stack([own.model() for own in simulated_states(plan, silos, seeds, 1 + plan.training_numbers[-1])])
+    known = [simulated_state(plan, silos, seed) for seed in seeds]
     records = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
     streams, runs = engine.from_plans([plan] * len(seeds), seeds, learned=known)
     found = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records), streams, runs)
     return np.asarray(found, dtype=np.float64)
+
+
+def simulated_state(plan: Plan, silos: Silos, seed: int) -> ServerState:
+    """Return the simulated server's state after the stages before the first training stage."""
+    return simulated_states(plan, silos, [seed], plan.training_numbers[0])[0]
+
+
+def simulated_states(plan: Plan, silos: Silos, seeds: Sequence[int], stages: int) -> list[ServerState]:
+    """Simulate the first `stages` stages once for each seed, and return the server's state after each run.
+
+    Every silo answers, from all its records, with Gaussian noise of the plan's sigma, or with coins through a shuffler.
+    """
+    states = [ServerState.initial(plan) for _ in seeds]
+    choices = [np.random.default_rng(seed) for seed in seeds]
+    noiseless = NoiselessAnswers(plan, silos)
+    names, weights = zip(*((terms.name, terms.weight) for terms in plan.silos), strict=True)
+    step = 0
+    for round in range(plan.rounds):
+        stage, number, place = plan.place(round)
+        if number >= stages:
+            break
+        _require_everything(stage, len(plan.silos))
+        query, server = stage.query, handler_of(stage.query)
+        arguments = [server.argument(query, own, step) for own in states]
+        sigmas = np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
+        # A survey may use each silo's answer; training, and a shuffler, give the average alone.
+        together = query.trains or stage.channel.is_collected
+        exact = noiseless.means(query, arguments) if together else noiseless.each(query, arguments)
+        for run, answer in enumerate(exact):
+            if stage.channel.is_collected:
+                mean, each = answer + collected_noise(plan, number, choices[run], len(answer)), {}
+            else:
+                noise = sigmas[:, None] * choices[run].standard_normal((len(sigmas), answer.shape[-1]))
+                mean = weights @ noise + (answer if together else weights @ answer)
+                each = {} if together else dict(zip(names, answer + noise, strict=True))
+            states[run] = server.receive(query, states[run], RoundAnswers(number, place, step, names, mean, each))
+        step += query.trains
+    return states
+
+
+def collected_noise(plan: Plan, number: int, random: np.random.Generator, length: int) -> FloatArray:
+    """Draw the noise of all silos' coins in a simulated stage's average."""
+    own = [terms.stages[number] for terms in plan.silos]
+    deviation = math.hypot(*(terms.weight * of.sigma for terms, of in zip(plan.silos, own, strict=True)))
+    batches = np.array([of.batch for of in own])
+    key = jax.random.key(int(random.integers(2**32)))
+    drawn = simulated_noise(plan.stages[number].channel).draw(key, length, np.ones(len(own), int), batches, np.float32)
+    return deviation * np.asarray(drawn, dtype=np.float64)
+
+
+def _require_everything(stage: Stage, silos: int) -> None:
+    """Refuse trials with sampling, partial participation and correlated noise: only the compiled engine has them."""
+    everybody = stage.participation in (EVERYBODY, Participation(silos=silos))
+    fresh = stage.channel.is_collected or simulated_noise(stage.channel) == GaussianNoise()
+    if not (stage.sampling.takes_all and everybody and fresh):
+        raise TrainingError(
+            f"The simulator asks every silo for the {stage.query.name} of all its records, with fresh noise in each "
+            "round: leave sampling, participation and correlation of that stage out."
+        )

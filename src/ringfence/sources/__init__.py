@@ -1,24 +1,21 @@
-"""Where tables come from: files of several kinds, databases, and tables in memory. They know nothing of a schema.
+"""Sources of tables: files of several kinds, databases, and tables in memory. They know nothing of a schema.
 
-Everybody gets the same: columns of `Cells` by name, a part of the rows at a time. pyarrow and databases' drivers are an
-extra (`data`); CSV and NumPy's files need nothing else.
-
-The house's own: it may change without notice. `ringfence` says what is public.
+All yield columns of `Cells` by name, a chunk of rows at a time. pyarrow and databases' drivers are an extra (`data`);
+CSV and NumPy's files need nothing else.
 """
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from ringfence.errors import RecordsError
 from ringfence.sources import csv_files, databases, frames, numpy_files
 from ringfence.sources.cells import Cells, joined
-from ringfence.sources.description import Description, describe
+from ringfence.sources.description import Description, describe, refusing_damaged
 
 Source: TypeAlias = Any
-"""A path, of a table's file or of its description; or a table of pandas, polars or pyarrow."""
+"""A path, of a table's file or of its description; or a table of pandas, polars, pyarrow or cells."""
 
 _OLD_SPREADSHEET = bytes.fromhex("d0cf11e0a1b11ae1")
 """How an .xls file begins."""
@@ -27,14 +24,11 @@ Chunk: TypeAlias = Mapping[str, Cells]
 """Columns by name. Some sources read a column when it is asked for: ask for each once, in their order,
 and before the next part."""
 
-
-def has_pyarrow() -> bool:
-    """Tell whether pyarrow is installed."""
-    return find_spec("pyarrow") is not None
+Reader: TypeAlias = Callable[[Description, Collection[str]], Iterator[Chunk]]
 
 
 def chunks(source: Source, numbers: Collection[str] = ()) -> Iterator[Chunk]:
-    """Yield a table's columns, some rows at a time; the first may have none, and all have the same columns.
+    """Yield the columns of any source's table, some rows at a time; the first may have none, all have the same columns.
 
     `numbers` names columns that will be asked for numbers and nothing else, which is faster.
     """
@@ -47,12 +41,12 @@ def chunks(source: Source, numbers: Collection[str] = ()) -> Iterator[Chunk]:
 
 
 def header(source: Source) -> list[str]:
-    """Return the names of a table's columns."""
+    """Return the names of a table's columns, from any kind of source."""
     return list(next(chunks(source)))
 
 
 def read_table(source: Source) -> Chunk:
-    """Return all of a table at once."""
+    """Return all of a table at once, from any kind of source."""
     parts = [dict(part) for part in chunks(source)]  # read before the file is closed
     filled = [part for part in parts if len(next(iter(part.values()), ()))] or parts[:1]
     if len(filled) == 1:
@@ -61,36 +55,35 @@ def read_table(source: Source) -> Chunk:
 
 
 def files(path: Path) -> list[Path]:
-    """Return all files that a table is read from."""
+    """Return all files that the source at this path is read from."""
     return describe(path).files()
 
 
 def count(source: Source) -> int | None:
-    """Return how many rows a table has, if that is known before they are read."""
+    """Return how many rows a source's table has, if that is known before they are read."""
     if not isinstance(source, Path):
         return len(source)
     described = describe(source)
-    if described.file is None or _start(described.file)[:4] != b"PAR1" or not has_pyarrow():
+    if described.file is None or _start(described.file)[:4] != b"PAR1" or not csv_files.has_pyarrow():
         return None
-    from ringfence.sources import arrow_files
-
-    return arrow_files.parquet_rows(described.file)
+    return int(_arrow_files().parquet_rows(described.file))
 
 
 def order(source: Source) -> tuple[str, ...]:
-    """Return the columns that give a query's rows their order."""
+    """Return the columns that give the rows of a source's query their order."""
     return describe(source).order_by if isinstance(source, Path) else ()
 
 
-def _reader(described: Description) -> Callable[[Description, Collection[str]], Iterator[Chunk]]:
-    """Tell by its first bytes which kind of file it is."""
+def _reader(described: Description) -> Reader:
+    """Return the reader for the kind of file, which its first bytes tell."""
     if described.file is None:
-        return _with_pyarrow(lambda: databases.read)
+        _arrow_files()
+        return databases.read
     start = _start(described.file)
     if start[:4] == b"PAR1":
-        return _with_pyarrow(_of_parquet)
+        return cast(Reader, _arrow_files().read_parquet)
     if start[:6] == b"ARROW1" or (start[:4] == b"\xff\xff\xff\xff" and described.file.suffix in (".arrow", ".arrows")):
-        return _with_pyarrow(_of_ipc)
+        return cast(Reader, _arrow_files().read_ipc)
     if start[:6] == b"\x93NUMPY" or (start[:4] == b"PK\x03\x04" and described.file.suffix == ".npz"):
         return numpy_files.read
     if start[:4] == b"PK\x03\x04" or start == _OLD_SPREADSHEET:
@@ -102,33 +95,22 @@ def _reader(described: Description) -> Callable[[Description, Collection[str]], 
 
 
 def _start(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(8)
-    except OSError as problem:
-        raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
+    """Return the first bytes of a source's file, which tell its kind."""
+    with refusing_damaged(path, "or cannot be read: make it again"), path.open("rb") as file:
+        return file.read(8)
 
 
-def _of_parquet() -> Callable[..., Iterator[Chunk]]:
-    from ringfence.sources import arrow_files
-
-    return arrow_files.read_parquet
-
-
-def _of_ipc() -> Callable[..., Iterator[Chunk]]:
-    from ringfence.sources import arrow_files
-
-    return arrow_files.read_ipc
-
-
-def _with_pyarrow(reader: Callable[[], Callable[..., Iterator[Chunk]]]) -> Callable[..., Iterator[Chunk]]:
-    if not has_pyarrow():
+def _arrow_files() -> Any:
+    """Load the reader of Parquet, Arrow and databases; RecordsError if pyarrow is not installed."""
+    if not csv_files.has_pyarrow():
         raise RecordsError("Reading Parquet, Arrow and databases needs pyarrow: pip install 'ringfence[data]'.")
-    return reader()
+    from ringfence.sources import arrow_files
+
+    return arrow_files
 
 
 def _beside(parts: Iterable[Chunk], described: Description) -> Iterator[Chunk]:
-    """Put arrays of as many rows beside a table's columns."""
+    """Put arrays of as many rows beside the columns of a source's table."""
     arrays: Mapping[str, Cells] = {name: numpy_files.read_array(path) for name, path in described.arrays.items()}
     begin = 0
     for part in parts:

@@ -1,7 +1,7 @@
 """What pyarrow reads: Parquet and Arrow files, blocks of CSV, and tables in memory."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ import pyarrow.parquet
 from ringfence.errors import RecordsError
 from ringfence.sources.cells import ArrayCells, Cells, CodedCells, ListCells, TextCells
 from ringfence.sources.csv_files import require_few
-from ringfence.sources.description import Description
+from ringfence.sources.description import Description, refusing_damaged
 
 ROWS = 2**15
 """How many rows of a query's result are worked on at a time."""
@@ -26,7 +26,6 @@ NUMBERS = 2**18
 
 def read_parquet(described: Description, numbers: Collection[str] = ()) -> Iterator[Mapping[str, Cells]]:
     """Yield a Parquet file's columns, a group of rows at a time; each is read when it is asked for."""
-    del numbers  # a file that has types needs no hint
     path = cast(Path, described.file)
     with _refusing(path, "Parquet"):
         metadata = pyarrow.parquet.read_metadata(path)
@@ -50,6 +49,7 @@ class _RowGroup(Mapping[str, Cells]):
     """A group of rows of a Parquet file: memory holds no more than the columns that were read last."""
 
     def __init__(self, file: Any, group: int, path: Path) -> None:
+        """Prepare to read the columns of one row group of a Parquet file."""
         self._file, self._group, self._path = file, group, path
         self._names: list[str] = file.schema_arrow.names
         self._places = {name: place for place, name in enumerate(self._names)}
@@ -57,15 +57,19 @@ class _RowGroup(Mapping[str, Cells]):
         self._held: dict[str, Cells] = {}
 
     def __len__(self) -> int:
+        """Return the number of columns of a Parquet row group."""
         return len(self._names)
 
     def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of columns of a Parquet row group."""
         return iter(self._names)
 
     def __contains__(self, name: object) -> bool:
+        """Tell whether a Parquet row group has a column of that name."""
         return name in self._places
 
     def __getitem__(self, name: str) -> Cells:
+        """Read a column of a Parquet row group, together with its neighbours."""
         if name not in self._held:
             begin = self._places[name]
             names = self._names[begin : begin + self._at_once]
@@ -78,7 +82,6 @@ class _RowGroup(Mapping[str, Cells]):
 
 def read_ipc(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
     """Yield the columns of an Arrow file, or stream, some rows at a time."""
-    del numbers
     path = cast(Path, described.file)
     with _refusing(path, "Arrow"):
         with path.open("rb") as plain:
@@ -96,38 +99,27 @@ def read_ipc(described: Description, numbers: Collection[str] = ()) -> Iterator[
                 yield columns_of(batch)
 
 
-@contextmanager
-def _refusing(path: Path, kind: str) -> Iterator[None]:
-    """Say in one sentence what pyarrow says in many, which may quote a cell."""
-    try:
-        yield
-    except OSError as problem:
-        if problem.strerror:
-            raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
-        raise _damaged(path, kind) from None
-    except (pa.ArrowException, ValueError, MemoryError):
-        raise _damaged(path, kind) from None
+def _refusing(path: Path, kind: str) -> AbstractContextManager[None]:
+    """Turn pyarrow's errors about a Parquet or Arrow file into one sentence."""
+    remedy = f"or is not a {kind} file: make it again from its source"
+    return refusing_damaged(path, remedy, pa.ArrowException, ValueError, MemoryError)
 
 
 def _nothing(path: Path, schema: Any) -> dict[str, Cells]:
-    """Return columns without cells, after a look at their names."""
+    """Return an Arrow schema's columns without cells, after a look at their names."""
     require_few(path, len(schema.names))
     return {name: TextCells([]) for name in unique(schema.names, str(path))}
 
 
 def unique(names: Sequence[str], source: str) -> Sequence[str]:
-    """Refuse names that are empty, or occur twice."""
+    """Refuse names of Arrow columns that are empty, or occur twice."""
     if len(set(names)) != len(names) or not all(name and name.strip() == name for name in names):
         raise RecordsError(f"{source} has a column without a plain name, or two of the same name: rename them.")
     return names
 
 
-def _damaged(path: Path, kind: str) -> RecordsError:
-    return RecordsError(f"The data file {path} is damaged, or is not a {kind} file: make it again from its source.")
-
-
 def columns_of(table: Any) -> dict[str, Cells]:
-    """Return the columns of a table or a batch of rows."""
+    """Return the columns of an Arrow table or a batch of rows."""
     return {name: cells_of(column) for name, column in zip(table.schema.names, table.columns, strict=True)}
 
 
@@ -158,21 +150,21 @@ def cells_of(column: Any) -> Cells:
 
 
 def _is_text(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of its types of strings."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _numbers(column: Any) -> Cells:
+    """Return the cells of an Arrow column of numbers or truth values."""
     if not column.null_count:
         return ArrayCells(column.to_numpy(zero_copy_only=False))
     zero = False if pa.types.is_boolean(column.type) else 0
-    return ArrayCells(column.fill_null(zero).to_numpy(zero_copy_only=False), _is_null(column))
-
-
-def _is_null(column: Any) -> Any:
-    return column.is_null().to_numpy(zero_copy_only=False)
+    filled, is_null = column.fill_null(zero), column.is_null()
+    return ArrayCells(filled.to_numpy(zero_copy_only=False), is_null.to_numpy(zero_copy_only=False))
 
 
 def _times(column: Any) -> Cells:
+    """Return the cells of an Arrow column of dates or times."""
     kind = column.type
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return _texts(pc.cast(column, pa.string()))
@@ -183,6 +175,7 @@ def _times(column: Any) -> Cells:
 
 
 def _lists(column: Any) -> Cells:
+    """Return the cells of an Arrow column of lists: vectors, if they hold numbers."""
     values = column.type.value_type
     if not (pa.types.is_integer(values) or pa.types.is_floating(values)):
         return _odd(column, "lists of something other than numbers")
@@ -195,6 +188,7 @@ def _lists(column: Any) -> Cells:
 
 
 def _texts(column: Any, *, comma: bool = False) -> CodedCells:
+    """Return the cells of an Arrow column of strings, by a dictionary of its distinct texts."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     distinct = [(text or "").strip() for text in coded.dictionary.to_pylist()]
     codes = coded.indices
@@ -205,6 +199,7 @@ def _texts(column: Any, *, comma: bool = False) -> CodedCells:
 
 
 def _odd(column: Any, what: str) -> Cells:
+    """Return an Arrow column of an unsupported type as texts, marked as odd."""
     cells = TextCells(["" if value is None else repr(value) for value in column.to_pylist()])
     cells.odd = what
     return cells

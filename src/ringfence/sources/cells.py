@@ -22,7 +22,7 @@ ALL = slice(None)
 
 
 def number(text: str, *, comma: bool = False) -> float:
-    """Return a text as a number, NaN if it is not one; with `comma`, that may be its decimal mark."""
+    """Return a cell's text as a number, NaN if it is not one; with `comma`, that may be its decimal mark."""
     if comma and "," in text and "." not in text:
         text = text.replace(",", ".", 1)
     if "_" in text:  # Python's own habit
@@ -34,21 +34,22 @@ def number(text: str, *, comma: bool = False) -> float:
 
 
 def number_text(value: float) -> str:
-    """Write a number as a cell: what is whole without a point, as pandas makes 1.0 of 1 where a column has gaps."""
+    """Return a number as text, whole numbers without a point: pandas turns 1 into 1.0 in a column with gaps."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
 class Cells(ABC):
-    """A column's cells. `odd` says what they are, where no column of a schema can be that."""
+    """A column's cells. `odd` names a kind of cells that no column type can read; usually empty."""
 
     odd: str = ""
+    _comma = False
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def numbers(self) -> FloatArray:
-        """Return each cell as a number; NaN where it is empty or none."""
+        """Return each cell as a number; NaN if it is empty or not a number."""
 
     @abstractmethod
     def coded(self) -> tuple[IntArray, list[str]]:
@@ -56,10 +57,10 @@ class Cells(ABC):
 
     @abstractmethod
     def take(self, rows: Any) -> "Cells":
-        """Return some rows."""
+        """Return the given rows of a column's cells."""
 
     def _stacked(self, parts: Sequence[Any]) -> "Cells":
-        """Return parts of this kind, of which this is the first, one below the other."""
+        """Concatenate parts of a column of the same class of cells, of which this is the first."""
         return TextCells([text for part in parts for text in part.texts()])
 
     def texts(self) -> list[str]:
@@ -68,19 +69,19 @@ class Cells(ABC):
         return [distinct[code] for code in codes.tolist()]
 
     def empty(self) -> NDArray[np.bool_]:
-        """Tell which cells are empty."""
+        """Return the mask of empty cells."""
         codes, distinct = self.coded()
         return _lookup([not text for text in distinct], codes)
 
     def among(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Tell which cells are one of these texts, or, where one is a number, that number in any spelling."""
+        """Return the mask of cells equal to one of these texts, or to a number among them in any spelling."""
         codes, distinct = self.coded()
         values = {value for text in texts if math.isfinite(value := number(text))}
         named = set(texts)
         return _lookup([text in named or self._number(text) in values for text in distinct], codes)
 
     def times(self) -> NDArray[np.datetime64] | None:
-        """Return points in time, in microseconds; None where cells are texts, which a schema says how to read."""
+        """Return cells as times in microseconds; None if they are texts, whose format the schema knows."""
         return None
 
     def vectors(self, length: int) -> FloatArray:
@@ -96,13 +97,16 @@ class Cells(ABC):
 
     @cached_property
     def _coded_words(self) -> tuple[IntArray, Words]:
+        """Return the code of each cell, and the 64-bit words of the distinct texts."""
         codes, distinct = self.coded()
         return codes, np.array([text_word(text, self._number(text)) for text in distinct], dtype=np.uint64)
 
     def _number(self, text: str) -> float:
-        return number(text)
+        """Return a cell's text as a number, by the column's decimal mark."""
+        return number(text, comma=self._comma)
 
     def _vector(self, text: str, length: int) -> FloatArray:
+        """Return a cell's text as a vector of numbers; all NaN if it has another length."""
         parts = text.strip("[](){} ").replace(",", " ").replace(";", " ").split()
         fits = len(parts) == length
         return np.array([number(part) for part in parts]) if fits else np.full(length, math.nan)
@@ -112,6 +116,7 @@ class TextCells(Cells):
     """Texts, without white space around them unless `raw`. With `comma`, that may be a number's decimal mark."""
 
     def __init__(self, cells: Sequence[str], *, comma: bool = False, raw: bool = False) -> None:
+        """Hold cells as texts; `comma` allows a decimal comma, `raw` texts still have spaces around them."""
         self._cells = cells
         self._comma = comma
         self._is_raw = raw
@@ -119,14 +124,15 @@ class TextCells(Cells):
         self._coded: tuple[IntArray, list[str]] | None = None
 
     def __len__(self) -> int:
+        """Return the number of text cells."""
         return len(self._cells)
 
     def texts(self) -> list[str]:
-        """Return the texts themselves."""
+        """Return text cells without spaces around them."""
         return [cell.strip() for cell in self._cells] if self._is_raw else list(self._cells)
 
     def numbers(self) -> FloatArray:
-        """Return them all at once, or, where one is no number, one after the other."""
+        """Parse text cells as numbers, once."""
         if self._numbers is None:
             try:
                 if self._comma or "_" in "".join(self._cells):
@@ -137,7 +143,7 @@ class TextCells(Cells):
         return self._numbers
 
     def coded(self) -> tuple[IntArray, list[str]]:
-        """Number the texts in the order in which they appear."""
+        """Number the texts of text cells in the order in which they appear."""
         if self._coded is None:
             places: dict[str, int] = {}
             codes = [places.setdefault(cell, len(places)) for cell in self._cells]
@@ -146,55 +152,54 @@ class TextCells(Cells):
         return self._coded
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
+        """Concatenate text cells."""
         return TextCells([cell for part in parts for cell in part._cells], comma=self._comma, raw=self._is_raw)
 
     def words(self, rows: slice = ALL) -> Words:
-        """Return numbers' bits where all cells are such."""
+        """Return the bits of the numbers in text cells, or the words of texts if some cell is no number."""
         return number_words(self.numbers()[rows]) if self._are_numbers else super().words(rows)
 
     @cached_property
     def _are_numbers(self) -> bool:
+        """Whether all text cells are finite numbers, and not coded yet."""
         return self._coded is None and bool(np.isfinite(self.numbers()).all())
 
     def take(self, rows: Any) -> "TextCells":
-        """Return some rows."""
+        """Return the given rows of text cells."""
         taken = [self._cells[row] for row in np.arange(len(self))[rows].tolist()]
         return TextCells(taken, comma=self._comma, raw=self._is_raw)
 
-    def _number(self, text: str) -> float:
-        return number(text, comma=self._comma)
-
 
 class CodedCells(Cells):
-    """Texts of which the distinct ones are kept once."""
+    """Texts, dictionary-encoded: each distinct text is kept once."""
 
     def __init__(self, codes: NDArray[Any], distinct: list[str], *, comma: bool = False) -> None:
+        """Hold cells as codes into a list of distinct texts."""
         self._codes, self._distinct = codes, distinct
         self._comma = comma
 
     def __len__(self) -> int:
+        """Return the number of coded cells."""
         return len(self._codes)
 
     def numbers(self) -> FloatArray:
-        """Return them."""
+        """Parse each distinct text of coded cells once."""
         return _lookup([self._number(text) for text in self._distinct], self._codes, np.float64)
 
     def coded(self) -> tuple[IntArray, list[str]]:
-        """Return them as they are kept."""
+        """Return the codes and the distinct texts of coded cells."""
         return self._codes, self._distinct
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
+        """Concatenate coded cells, each part with its own list of texts."""
         starts = np.cumsum([0, *(len(part._distinct) for part in parts)])
         codes = [start + part._codes.astype(np.int64) for start, part in zip(starts, parts, strict=False)]
         distinct = [text for part in parts for text in part._distinct]
         return CodedCells(np.concatenate(codes), distinct, comma=self._comma)
 
     def take(self, rows: Any) -> "CodedCells":
-        """Return some rows."""
+        """Return the given rows of coded cells."""
         return CodedCells(self._codes[rows], self._distinct, comma=self._comma)
-
-    def _number(self, text: str) -> float:
-        return number(text, comma=self._comma)
 
 
 class ArrayCells(Cells):
@@ -204,14 +209,16 @@ class ArrayCells(Cells):
     """
 
     def __init__(self, values: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> None:
+        """Hold cells as a NumPy array, with an optional mask of empty ones."""
         self._values = values
         self._empty = empty if empty is not None and empty.any() else None
 
     def __len__(self) -> int:
+        """Return the number of cells in an array."""
         return len(self._values)
 
     def numbers(self) -> FloatArray:
-        """Return the array itself, if it can be, or a copy."""
+        """Return the array of the cells itself, if it can be, or a copy."""
         if self._values.ndim != 1 or self._values.dtype.kind not in "biuf":
             return np.full(len(self), math.nan)
         if self._empty is None:
@@ -219,7 +226,7 @@ class ArrayCells(Cells):
         return np.where(self._empty, math.nan, self._values)
 
     def empty(self) -> NDArray[np.bool_]:
-        """Tell which cells are marked, NaN or NaT."""
+        """Tell which cells of an array are marked as empty, NaN or NaT."""
         kind, found = self._values.dtype.kind, np.zeros(len(self), dtype=bool)
         if kind == "f" and self._values.ndim == 1:
             found = np.isnan(self._values)
@@ -228,13 +235,13 @@ class ArrayCells(Cells):
         return found if self._empty is None else found | self._empty
 
     def among(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Compare numbers with numbers."""
+        """Compare cells of an array with the numbers among texts."""
         if self._values.dtype.kind in "iuf" and self._values.ndim == 1:
             return np.isin(self.numbers(), [number(text) for text in texts])
         return super().among(texts)
 
     def coded(self) -> tuple[IntArray, list[str]]:
-        """Write distinct values as texts."""
+        """Write distinct values of an array's cells as texts."""
         empty = self.empty()
         if self._values.ndim != 1:
             texts = [
@@ -250,14 +257,14 @@ class ArrayCells(Cells):
         return codes, texts
 
     def times(self) -> NDArray[np.datetime64] | None:
-        """Return them, where they are such."""
+        """Return the cells of an array of times in microseconds; None for other arrays."""
         if self._values.dtype.kind != "M":
             return None
         times = self._values.astype("datetime64[us]")
         return times if self._empty is None else np.where(self._empty, np.datetime64("NaT"), times)
 
     def vectors(self, length: int) -> FloatArray:
-        """Return the array itself, if it is of that length."""
+        """Return the array of vector cells itself, if it is of that length."""
         if self._values.ndim != 2:
             return super().vectors(length)
         if self._values.shape[1] != length:
@@ -266,19 +273,20 @@ class ArrayCells(Cells):
         return values if self._empty is None else np.where(self._empty[:, None], math.nan, values)
 
     def words(self, rows: slice = ALL) -> Words:
-        """Return a number's bits; other cells are known by their texts."""
+        """Return the bits of numbers in an array's cells; other cells are known by their texts."""
         if self._values.dtype.kind not in "iuf":
             return super().words(rows)
         return vector_words(self._values[rows]) if self._values.ndim == 2 else number_words(self.take(rows).numbers())
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
+        """Concatenate cells in arrays, if their shapes and types agree."""
         if len({(part._values.shape[1:], part._values.dtype) for part in parts}) > 1:
             return super()._stacked(parts)
         empty = [np.zeros(len(part), dtype=bool) if part._empty is None else part._empty for part in parts]
         return ArrayCells(np.concatenate([part._values for part in parts]), np.concatenate(empty))
 
     def take(self, rows: Any) -> "ArrayCells":
-        """Return some rows."""
+        """Return the given rows of cells in an array."""
         return ArrayCells(self._values[rows], None if self._empty is None else self._empty[rows])
 
 
@@ -286,21 +294,23 @@ class ListCells(Cells):
     """Lists, of numbers if they are vectors, that are not all as long as each other, or None."""
 
     def __init__(self, lists: Sequence[Any]) -> None:
+        """Hold cells that are lists of any length."""
         self._lists = lists
 
     def __len__(self) -> int:
+        """Return the number of cells that are lists."""
         return len(self._lists)
 
     def numbers(self) -> FloatArray:
-        """Return nothing that is a number."""
+        """Return NaN for each cell: a list is not a number."""
         return np.full(len(self), math.nan)
 
     def coded(self) -> tuple[IntArray, list[str]]:
-        """Write them as texts."""
+        """Return cells that are lists as distinct texts."""
         return TextCells(["" if each is None else " ".join(map(repr, each)) for each in self._lists]).coded()
 
     def vectors(self, length: int) -> FloatArray:
-        """Return those that are of that length."""
+        """Return list cells of that length as vectors."""
         found = np.full((len(self), length), math.nan)
         for row, each in enumerate(self._lists):
             if _is_vector(each) and len(each) == length:
@@ -308,7 +318,7 @@ class ListCells(Cells):
         return found
 
     def words(self, rows: slice = ALL) -> Words:
-        """Return the words of vectors, whatever length others have: no record has a say in another one's."""
+        """Return the words of list cells that are vectors; no cell's word depends on the length of others."""
         lists = self._lists[rows]
         by_length: dict[int, list[int]] = {}
         for row, each in enumerate(lists):
@@ -320,7 +330,7 @@ class ListCells(Cells):
         return words
 
     def take(self, rows: Any) -> "ListCells":
-        """Return some rows."""
+        """Return the given rows of list cells."""
         return ListCells([self._lists[row] for row in np.arange(len(self))[rows].tolist()])
 
 
@@ -329,7 +339,7 @@ Table: TypeAlias = Mapping[str, Cells | Sequence[str] | NDArray[Any]]
 
 
 def as_cells(column: Cells | Sequence[str] | NDArray[Any]) -> Cells:
-    """Return a column's cells, whichever way it was given."""
+    """Return a column of texts, numbers or cells as cells."""
     if isinstance(column, Cells):
         return column
     if isinstance(column, np.ndarray) and column.dtype.kind in "biufM":
@@ -338,7 +348,7 @@ def as_cells(column: Cells | Sequence[str] | NDArray[Any]) -> Cells:
 
 
 def joined(parts: Sequence[Cells]) -> Cells:
-    """Return columns one below the other."""
+    """Concatenate the cells of a column's parts."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -348,11 +358,12 @@ def joined(parts: Sequence[Cells]) -> Cells:
 
 
 def _is_vector(each: Any) -> bool:
+    """Tell whether a list in a cell holds numbers only."""
     return each is not None and all(value is None or isinstance(value, int | float) for value in each)
 
 
 def _lookup(of_distinct: Sequence[Any], codes: NDArray[Any], dtype: Any = bool) -> NDArray[Any]:
-    """Return for each row what was found for its text."""
+    """Return for each row of coded cells what was found for its text."""
     if not len(codes):
         return np.zeros(0, dtype=dtype)
     found: NDArray[Any] = np.asarray(of_distinct, dtype=dtype)[codes]
@@ -360,12 +371,13 @@ def _lookup(of_distinct: Sequence[Any], codes: NDArray[Any], dtype: Any = bool) 
 
 
 def _text(value: Any) -> str:
+    """Return a value of an array's cell as text, spelled as in a CSV file."""
     if isinstance(value, bool):
         return str(value).lower()
     return number_text(float(value)) if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def _time_texts(times: NDArray[np.datetime64]) -> list[str]:
-    """Write points in time as dates, or, where they are not midnight, as date and time."""
+    """Return cells' times as ISO 8601 texts: dates at midnight, else date and time."""
     written = np.datetime_as_string(times.astype("datetime64[us]")).tolist()
     return [text.removesuffix("T00:00:00.000000").removesuffix(".000000") for text in written]

@@ -13,12 +13,13 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
 
 from ringfence.errors import RecordsError
 from ringfence.sources.cells import Cells, TextCells
-from ringfence.sources.description import Description
+from ringfence.sources.description import Description, refusing_damaged
 
 BLOCK = 4 * 2**20
 """About how many bytes are read at a time."""
@@ -26,7 +27,13 @@ BLOCK = 4 * 2**20
 MOST_COLUMNS = 100_000
 
 
+def has_pyarrow() -> bool:
+    """Tell whether pyarrow is installed, which reads CSV files faster."""
+    return find_spec("pyarrow") is not None
+
+
 def _as_latin(problem: UnicodeError) -> tuple[str, int]:
+    """Decode the bytes of a CSV file that are not UTF-8 as Windows-1252: an error handler of codecs."""
     if not isinstance(problem, UnicodeDecodeError):
         raise problem
     wrong = problem.object[problem.start : problem.end]
@@ -34,6 +41,7 @@ def _as_latin(problem: UnicodeError) -> tuple[str, int]:
 
 
 def _letter(byte: int) -> str:
+    """Return the Windows-1252 letter of a byte in a CSV file."""
     try:
         return bytes([byte]).decode("cp1252")
     except UnicodeDecodeError:
@@ -44,7 +52,7 @@ codecs.register_error("ringfence-latin", _as_latin)
 
 
 def read(table: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
-    """Yield a file's columns, a block of rows at a time; `numbers` names those that will be asked for numbers."""
+    """Yield a CSV file's columns, a block of rows at a time; `numbers` names those that will be asked for numbers."""
     path = cast(Path, table.file)
     with _opened(table) as (file, described):
         first = _decoded(_line(file), described)
@@ -55,11 +63,6 @@ def read(table: Description, numbers: Collection[str] = ()) -> Iterator[dict[str
         parser = _Parser(path, names, delimiter, described, comma, frozenset(numbers))
         for block in _blocks(file):
             yield from parser.read(block)
-
-
-def header(described: Description) -> list[str]:
-    """Return the names in a file's first line."""
-    return list(next(read(described)))
 
 
 class _Parser:
@@ -74,14 +77,15 @@ class _Parser:
         comma: bool,
         numbers: frozenset[str],
     ) -> None:
+        """Prepare to parse blocks of a CSV file with these names of columns."""
         self._path, self._names, self._delimiter = path, names, delimiter
         self._described, self._comma, self._numbers = described, comma, numbers
         self._rows = 0
         self._blank = 0
-        self._is_fast = len(names) > 1 and described.encoding in (None, "utf-8") and _has_pyarrow()
+        self._is_fast = len(names) > 1 and described.encoding in (None, "utf-8") and has_pyarrow()
 
     def read(self, block: bytes) -> Iterator[dict[str, Cells]]:
-        """Yield a block's columns, if it has rows."""
+        """Yield the columns of a block of CSV lines, if it has rows."""
         table = None
         if self._is_fast and not self._blank and b"\0" not in block:
             from ringfence.sources import arrow_files
@@ -98,6 +102,7 @@ class _Parser:
             yield table
 
     def _texts(self, text: str) -> dict[str, Cells]:
+        """Parse a block of CSV text by the standard library, and check each row's length."""
         kept: list[list[str]] = []
         width = len(self._names)
         for row in self._lines(text):
@@ -119,26 +124,20 @@ class _Parser:
         }
 
     def _lines(self, text: str) -> Iterator[list[str]]:
+        """Split CSV text into rows; RecordsError if it is malformed."""
         try:
             yield from csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
         except csv.Error:
-            raise RecordsError(
-                f"The data file {self._path} is not well-formed CSV (a quote that never closes?)."
-            ) from None
-
-
-def _has_pyarrow() -> bool:
-    from ringfence.sources import has_pyarrow
-
-    return has_pyarrow()
+            raise _malformed(self._path) from None
 
 
 @contextmanager
 def _opened(described: Description) -> Iterator[tuple[IO[bytes], Description]]:
-    """Open a file, uncompressed, and as UTF-8 where line breaks and quotes are other bytes than in ASCII."""
+    """Open a CSV file and decompress it; recode it as UTF-8 if its encoding is not a superset of ASCII."""
     path = cast(Path, described.file)
+    damaged = refusing_damaged(path, "or is not a gzip file: make it again", EOFError, zlib.error)
     try:
-        with path.open("rb") as plain:
+        with damaged, path.open("rb") as plain:
             start = plain.read(4)
             plain.seek(0)
             is_gzip = start[:2] == b"\x1f\x8b" if described.compression is None else described.compression == "gzip"
@@ -155,10 +154,6 @@ def _opened(described: Description) -> Iterator[tuple[IO[bytes], Description]]:
             elif start[:3] == codecs.BOM_UTF8:
                 file.seek(3)
             yield file, described
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RecordsError(f"The data file {path} is damaged, or is not a gzip file: make it again.") from None
-    except OSError as problem:
-        raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
     except UnicodeError:
         raise RecordsError(
             f"The data file {path} is not text in the expected encoding: name the right `encoding` in a description "
@@ -167,6 +162,7 @@ def _opened(described: Description) -> Iterator[tuple[IO[bytes], Description]]:
 
 
 def _decoded(block: bytes, described: Description) -> str:
+    """Decode a block of a CSV file; RecordsError if it is no text."""
     if described.encoding is not None:
         return block.decode(described.encoding)
     if b"\0" in block:
@@ -175,7 +171,7 @@ def _decoded(block: bytes, described: Description) -> str:
 
 
 def _line(file: IO[bytes]) -> bytes:
-    """Return the first line, however many lines a quoted name takes."""
+    """Return the first line of a CSV file, however many lines a quoted name takes."""
     line = file.readline()
     while line.count(b'"') % 2 and (more := file.readline()):
         line += more
@@ -183,7 +179,7 @@ def _line(file: IO[bytes]) -> bytes:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Cut a file between lines, of which none ends inside quotes."""
+    """Yield blocks of whole lines of a CSV file, none of which ends inside quotes."""
     while block := file.read(BLOCK):
         lines = [block, file.readline()]
         quotes = sum(part.count(b'"') for part in lines if b'"' in part)  # looking is faster than counting
@@ -194,7 +190,7 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _delimiter(line: str) -> str:
-    """Return the delimiter that occurs in the first line outside quotes; a comma where none does."""
+    """Return the delimiter that occurs in a CSV file's first line outside quotes; by default a comma."""
     outside = "".join(line.split('"')[::2])
     counts = {each: outside.count(each) for each in ";\t|,"}
     if counts[","] and not counts[";"] and not counts["\t"]:
@@ -203,10 +199,11 @@ def _delimiter(line: str) -> str:
 
 
 def _names(path: Path, line: str, delimiter: str) -> list[str]:
+    """Return the names of columns in a CSV file's first line; RecordsError if they are unusable."""
     try:
         rows = list(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter, strict=True))
     except csv.Error:
-        raise RecordsError(f"The data file {path} is not well-formed CSV (a quote that never closes?).") from None
+        raise _malformed(path) from None
     names = [name.strip() for name in (rows[0] if rows else [])]
     if not names or any(not name for name in names):
         raise RecordsError(f"{path} needs a first line that names every column.")
@@ -214,6 +211,11 @@ def _names(path: Path, line: str, delimiter: str) -> list[str]:
     if len(set(names)) != len(names):
         raise RecordsError(f"{path} has two columns of the same name in its first line.")
     return names
+
+
+def _malformed(path: Path) -> RecordsError:
+    """Return the error for a CSV file that is not well-formed."""
+    return RecordsError(f"The data file {path} is not well-formed CSV (a quote that never closes?).")
 
 
 def require_few(path: Path, columns: int) -> None:

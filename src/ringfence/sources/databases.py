@@ -1,4 +1,4 @@
-"""Databases: the result of one query, whose text stays with the silo, in an order that the rows themselves tell.
+"""Databases: the result of one query, whose text stays with the silo, sorted by columns that identify the rows.
 
 Nothing of what a driver says is shown: it may quote a cell, or a password. Queries run in transactions that only read.
 """
@@ -14,8 +14,7 @@ from ringfence.sources.description import Description
 
 
 def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
-    """Yield the result's columns, some rows at a time."""
-    del numbers
+    """Yield the columns of a database query's result, some rows at a time."""
     import pyarrow as pa
 
     from ringfence.sources import arrow_files
@@ -30,6 +29,7 @@ def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict
 
 
 def _fetched(described: Description) -> Any:
+    """Run the described query in its database, and return the result as an Arrow table."""
     kind, _, place = (described.database or "").partition(":")
     if kind not in _KINDS:
         raise RecordsError(
@@ -56,6 +56,7 @@ def _fetched(described: Description) -> Any:
 
 
 def _of_postgresql(described: Description, place: str, statement: str) -> Any:
+    """Run a query in a PostgreSQL database, in a read-only transaction."""
     import adbc_driver_postgresql.dbapi as driver
 
     with driver.connect(f"postgresql:{place}") as connection, connection.cursor() as cursor:
@@ -65,6 +66,7 @@ def _of_postgresql(described: Description, place: str, statement: str) -> Any:
 
 
 def _of_sqlite(described: Description, place: str, statement: str) -> Any:
+    """Run a query in an SQLite database file, opened read-only."""
     import adbc_driver_sqlite.dbapi as driver
 
     path = described.named.parent / place
@@ -75,6 +77,7 @@ def _of_sqlite(described: Description, place: str, statement: str) -> Any:
 
 
 def _of_duckdb(described: Description, place: str, statement: str) -> Any:
+    """Run a query in a DuckDB database file, opened read-only."""
     import duckdb
 
     path = described.named.parent / place
@@ -91,12 +94,13 @@ _KINDS: Mapping[str, Callable[[Description, str, str], Any]] = {
 
 
 def _require_there(path: Any) -> None:
+    """Refuse a database file that does not exist."""
     if not path.is_file():
         raise RecordsError(f"There is no database file {path}: correct `database` in the description.")
 
 
 def _sorted(table: Any, described: Description) -> Any:
-    """Put rows into the order of the columns that tell them apart: a database promises none."""
+    """Sort rows of a database's result by the columns that identify them, since a database has no order."""
     for name in described.order_by:
         if name not in table.schema.names:
             raise RecordsError(

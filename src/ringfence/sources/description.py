@@ -1,6 +1,6 @@
-"""Where a silo's table is and how it is read: the silo's own matter, which no plan says anything about.
+"""Descriptions of tables: where a silo's table is and how it is read. No plan knows of them.
 
-A file by itself needs no description: its first bytes tell which kind it is. Otherwise a small TOML file says more:
+A plain file needs no description: its first bytes tell which kind it is. Otherwise a small TOML file says more:
 
     file = "visits.csv"           or   database = "postgresql:///clinic"
     delimiter = ";"                    query = "SELECT …"   (or query_file = "visits.sql")
@@ -11,7 +11,8 @@ A file by itself needs no description: its first bytes tell which kind it is. Ot
     image = "scattering.npy"
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,23 @@ from ringfence.errors import RecordsError
 from ringfence.storage.toml_files import read_toml
 
 
+@contextmanager
+def refusing_damaged(path: Path, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn a library's errors about a file into one sentence: their own may quote a cell."""
+    caught: tuple[type[Exception], ...] = (OSError, *kinds)
+    try:
+        yield
+    except RecordsError:
+        raise
+    except caught as problem:
+        if isinstance(problem, OSError) and problem.strerror:
+            raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
+        raise RecordsError(f"The data file {path} is damaged, {remedy}.") from None
+
+
 @dataclass(frozen=True)
 class Description:
-    """What a table is read from; `named` is what an operator calls it."""
+    """The source of a table; `named` is the path that an operator gave."""
 
     named: Path
     file: Path | None = None
@@ -37,12 +52,12 @@ class Description:
     order_by: tuple[str, ...] = ()
 
     def files(self) -> list[Path]:
-        """Return all files that it is read from."""
+        """Return all files that the described table is read from."""
         named = [self.named, self.file, self.query_file, *self.arrays.values()]
         return list(dict.fromkeys(path for path in named if path is not None))
 
     def statement(self) -> str:
-        """Return the query's text."""
+        """Return the text of the described database query."""
         if self.query_file is None:
             return self.query or ""
         try:
@@ -54,7 +69,7 @@ class Description:
 
 
 def describe(path: Path) -> Description:
-    """Return the description that a file is, or that of the file itself."""
+    """Return the description in a TOML file, or that of any other file itself."""
     if path.suffix.lower() != ".toml":
         return Description(path, file=path)
     try:
@@ -85,7 +100,7 @@ _OF_DATABASES = {"query", "query_file", "order_by"}
 
 
 def _problem(content: Mapping[str, Any]) -> str:
-    """Say what is wrong with a description's fields; nothing if they are fine."""
+    """Return what is wrong with a description's fields; empty if they are fine."""
     known = {each.name for each in fields(Description)} - {"named"}
     if unknown := sorted(set(content) - known):
         return f"`{unknown[0][:100]}` is unknown there (known are {', '.join(sorted(known))})"
@@ -112,6 +127,7 @@ def _problem(content: Mapping[str, Any]) -> str:
 
 
 def _problem_of_file(content: Mapping[str, Any]) -> str:
+    """Return what is wrong with the fields of a description that are about a file; empty if they are fine."""
     if len(content.get("delimiter", ",")) != 1 or content.get("delimiter") in ('"', "\n", "\r"):
         return "`delimiter` must be one character"
     if content.get("decimal", ".") not in (".", ","):

@@ -1,10 +1,30 @@
-"""Tables in memory: of pandas, polars and pyarrow."""
+"""Tables in memory: of pandas, polars and pyarrow, or of cells."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ringfence.sources.cells import ArrayCells, Cells, ListCells, TextCells, number_text
+
+
+@dataclass(frozen=True, repr=False)
+class CellTable:
+    """Columns of cells that were made in memory, such as the arguments of an estimator's `fit`.
+
+    Rows are recognised in another table by the cells in `identity`. Messages call the table `name`, but for the columns
+    that `origins` names.
+    """
+
+    columns: Mapping[str, Cells]
+    identity: Mapping[str, Cells]
+    name: str
+    origins: Mapping[str, str]
+
+    def __len__(self) -> int:
+        """Return the number of rows of a table of cells that was made in memory."""
+        return len(next(iter(self.columns.values())))
 
 
 def is_pandas(table: Any) -> bool:
@@ -17,8 +37,10 @@ def is_arrow_like(table: Any) -> bool:
     return hasattr(table, "__arrow_c_stream__") and not is_pandas(table) and hasattr(table, "columns")
 
 
-def columns_of(table: Any) -> dict[str, Cells]:
-    """Return the columns of a table in memory."""
+def columns_of(table: Any) -> Mapping[str, Cells]:
+    """Return the columns of a table in memory: a data frame of pandas, polars or pyarrow."""
+    if isinstance(table, CellTable):
+        return table.columns
     if is_arrow_like(table):
         import pyarrow as pa
 
@@ -39,14 +61,14 @@ def pandas_cells(column: Any) -> Cells:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a cell holds nothing: None, NaN, or what pandas writes instead."""
+    """Tell whether a value of a data frame is missing: None, NaN, NA or NaT."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def text(value: Any) -> str:
-    """Return a value as a text cell; what is missing is empty."""
+    """Return a value of a data frame as a text cell; a missing value becomes an empty one."""
     if is_missing(value):
         return ""
     if isinstance(value, list | tuple | np.ndarray):

@@ -1,6 +1,7 @@
 """NumPy's files: one array (.npy), or several by name (.npz); nothing in them is run."""
 
 from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,18 +11,17 @@ from numpy.typing import NDArray
 from ringfence.errors import RecordsError
 from ringfence.sources.cells import ArrayCells, Cells, TextCells
 from ringfence.sources.csv_files import require_few
-from ringfence.sources.description import Description
+from ringfence.sources.description import Description, refusing_damaged
 
 
 def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
-    """Yield a file's columns.
+    """Yield the columns of a NumPy file (.npy or .npz).
 
     Of several arrays each is a column, of numbers, texts or, with two dimensions, vectors. Of one array with named
     fields each field is a column; of one without, its columns are called x0, x1 and so on.
     """
-    del numbers
     path = cast(Path, described.file)
-    with _refusing(path), path.open("rb") as file:
+    with _refusing_numpy(path), path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             arrays = _fields(path, loaded)
@@ -39,33 +39,21 @@ def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict
 
 def read_array(path: Path) -> Cells:
     """Return a .npy file as one column."""
-    with _refusing(path):
+    with _refusing_numpy(path):
         loaded = np.load(path, allow_pickle=False, mmap_mode="r")
         if isinstance(loaded, np.ndarray):
             return _cells(path, loaded)
     raise RecordsError(f"{path} is not a .npy file of one array: name one file for each column.")
 
 
-class _refusing:  # noqa: N801 - a context, as contextlib's own are
-    """Says in one sentence what NumPy says in many."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, problem: Any, traceback: Any) -> None:
-        if isinstance(problem, OSError) and problem.strerror:
-            raise RecordsError(f"The data file {self._path} could not be read: {problem.strerror}.") from None
-        if isinstance(problem, RecordsError) or not isinstance(problem, Exception):
-            return
-        raise RecordsError(
-            f"The data file {self._path} is damaged, is not a NumPy file, or holds objects, which are not read: save "
-            "plain arrays."
-        ) from None
+def _refusing_numpy(path: Path) -> AbstractContextManager[None]:
+    """Turn errors about a NumPy file into one sentence."""
+    remedy = "is not a NumPy file, or holds objects, which are not read: save plain arrays"
+    return refusing_damaged(path, remedy, Exception)
 
 
 def _fields(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the columns of a NumPy array: its named fields, or x0, x1 and so on."""
     if array.dtype.names:
         return {name: array[name] for name in array.dtype.names}
     if array.ndim != 2:
@@ -75,6 +63,7 @@ def _fields(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _cells(path: Path, array: NDArray[Any]) -> Cells:
+    """Return a NumPy array of numbers, times or texts as cells of a column."""
     if array.dtype.kind in "biufM" and array.ndim in (1, 2) and not (array.dtype.kind == "M" and array.ndim == 2):
         return ArrayCells(array)
     if array.dtype.kind == "U" and array.ndim == 1:
@@ -87,7 +76,7 @@ def _cells(path: Path, array: NDArray[Any]) -> Cells:
 
 
 def _require_characters(array: NDArray[Any]) -> None:
-    """Raise ValueError if numbers in place of characters are none: NumPy looks at none of them."""
+    """Raise ValueError if a NumPy array of texts holds numbers that are no characters: NumPy does not check them."""
     numbers = np.frombuffer(array.tobytes(), dtype=np.dtype("u4").newbyteorder(array.dtype.byteorder))
     if np.any((numbers > 0x10FFFF) | ((numbers >= 0xD800) & (numbers < 0xE000))):
         raise ValueError

@@ -16,7 +16,7 @@ _EMPTY = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mixed(words: Words, constant: np.uint64) -> Words:
-    """Return words in which every bit depends on every bit given: one to one, and not secret."""
+    """Return 64-bit words of cells in which every bit depends on every bit given: one to one, and not secret."""
     words = words ^ constant
     words *= np.uint64(0xBF58476D1CE4E5B9)
     shifted = words >> np.uint64(29)

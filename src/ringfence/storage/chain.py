@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.storage.database import Database
-from ringfence.storage.kind import Kind
+from ringfence.storage.stored_file import Kind
 
 _TABLES = """
 CREATE TABLE entries (
@@ -57,20 +57,20 @@ class Draft:
 
 
 class Chain:
-    """An open file of entries. The first is tied to a hash of its user's choice, another for each kind of file.
+    """An open file of entries. The first entry's previous hash is the user's choice, different for each kind of file.
 
-    What it has once read or written must stay there: if the file no longer holds it, because it was rolled back or
-    replaced, every later reading fails.
+    Entries that were once read or written must stay: if the file was rolled back or replaced, every later read fails.
     """
 
     def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:
+        """Open the chain of entries in a database, or create it."""
         self.path = path
         self._seen: tuple[int, str] | None = None
         self._appended: list[tuple[int, str]] = []
         self._database = Database(path, kind, tables=_TABLES if create else None)
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
+        """Close the chain's file; closing twice is fine."""
         self._database.close()
 
     def read(self, after: int, tail: str) -> Generator[Entry, None, None]:
@@ -102,7 +102,7 @@ class Chain:
                 self._see(expected - 1, previous)
 
     def payload(self, number: int, digest: str) -> bytes:
-        """Return the payload of an entry that was read before, when its hash was `digest`; it is checked again."""
+        """Return the payload of a chain's entry read before, when its hash was `digest`; it is checked again."""
         database = self._database
         with database.snapshot():
             query = "SELECT number, time, kind, body, payload FROM entries WHERE number = ?"
@@ -114,29 +114,31 @@ class Chain:
         return payload
 
     def holds(self, number: int, digest: str) -> bool:
-        """Tell whether the entry of that number is there, with that hash."""
+        """Return whether the chain has the entry of that number, with that hash."""
         with self._database.snapshot():
             return self._holds(number, digest)
 
     def _holds(self, number: int, digest: str) -> bool:
+        """Look in the chain's table for the entry of that number and hash, inside a snapshot or transaction."""
         found = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
         return bool(found == (digest,))
 
     def require(self, number: int, digest: str) -> None:
-        """From now on read nothing unless this entry is there."""
+        """Make every later read of the chain fail unless this entry is there."""
         self._seen = number, digest
 
     def _see(self, number: int, digest: str) -> None:
+        """Remember the latest entry of the chain that was seen."""
         if self._seen is None or number > self._seen[0]:
             self._seen = number, digest
 
     def copy_to(self, out: Path) -> None:
-        """Write one state of the file to a new one, whatever others write meanwhile."""
+        """Write one state of the chain's file to a new one, whatever others write meanwhile."""
         self._database.copy_to(out)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the file's write lock. What is appended inside is synced when the block ends, or is undone."""
+        """Hold the chain's write lock. What is appended inside is synced when the block ends, or is undone."""
         self._appended.clear()
         with self._database.transaction():
             yield
@@ -144,7 +146,7 @@ class Chain:
             self._see(*last)
 
     def append(self, draft: Draft, after: int, tail: str) -> Entry:
-        """Add an entry behind number `after`, whose hash is `tail`. Only inside `writing`."""
+        """Add an entry to the chain behind number `after`, whose hash is `tail`. Only inside `writing`."""
         number = after + 1
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         body = body_text(draft.body)
@@ -157,15 +159,16 @@ class Chain:
 
 
 def body_text(body: Mapping[str, Any]) -> str:
-    """Write an entry's body the one way in which it is hashed."""
+    """Return the body of a chain's entry as the canonical text that is hashed."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def entry_hash(previous: str, number: int, time: str, kind: str, body: str, payload: str) -> str:
-    """Return the hash that ties an entry, whose payload has the given SHA-256, to the one before it."""
+    """Return the hash that chains an entry, whose payload has the given SHA-256, to the one before it."""
     content = json.dumps([previous, number, time, kind, body, payload])
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _hash(previous: str, number: int, time: str, kind: str, body: str, payload: bytes) -> str:
+    """Return the hash that ties an entry with this payload to the chain."""
     return entry_hash(previous, number, time, kind, body, hashlib.sha256(payload).hexdigest())

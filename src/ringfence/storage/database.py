@@ -1,13 +1,11 @@
-"""One SQLite file, used durably.
+"""A durable SQLite file.
 
-What it promises: what a transaction wrote is on the disk when it ends, all of it or nothing; several threads and
-processes may use one file, each transaction seeing all before it; and a file that is missing, damaged, moved or
-replaced is an error in its user's words, never a fresh start.
+A transaction is on the disk when it ends, all of it or nothing. Several threads and processes may use one file; each
+transaction sees all earlier ones. A file that is missing, damaged, moved or replaced is an error, never a fresh start.
 
-Between two transactions everything stands in the one file: SQLite keeps a rollback journal, which exists while a
+Between two transactions everything is in the one file: SQLite keeps a rollback journal, which exists while a
 transaction ends, and no write-ahead log, which a copy of the file would leave behind. `synchronous = EXTRA` syncs the
-folder too when the journal is deleted, or a loss of power might bring it back and undo what was committed.
-"""
+folder too when the journal is deleted, or a loss of power might bring it back and undo what was committed."""
 
 import json
 import os
@@ -19,21 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.errors import RingfenceError
-from ringfence.storage.formats import require_known_format
-from ringfence.storage.kind import Kind
-from ringfence.storage.private_files import write_private
+from ringfence.storage.files import require_known_format, write_private
+from ringfence.storage.stored_file import Kind
 
 _BUSY_SECONDS = 10.0
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
 class Database:
-    """An open file. Given `tables`, it is made first, for its owner alone; one that exists is never overwritten.
+    """An open file. Given `tables`, it is created first, readable by its owner alone, and never overwrites another.
 
-    `application` is the number that tells a finished file of this kind from others, `newest_format` the newest format
-    of it that is read, and the one that is written; `pragmas` are more settings of SQLite's, for whoever deletes what
-    must not be found again.
-    """
+    `application` identifies a finished file of this kind. `newest_format` is the newest format that is read, and the
+    one that is written. `pragmas` are further SQLite settings."""
 
     def __init__(
         self,
@@ -45,6 +40,7 @@ class Database:
         tables: str | None = None,
         pragmas: Sequence[str] = (),
     ) -> None:
+        """Open a durable SQLite file, or create it if `tables` are given."""
         self.path = path
         self._kind = kind
         self._lock = threading.RLock()
@@ -68,15 +64,18 @@ class Database:
                 raise
 
     def _prepare(self, application: int, newest_format: int, tables: str | None, pragmas: Sequence[str]) -> None:
+        """Create the SQLite file's tables, or check that the file is ours, of a known format and intact."""
         if tables is None:
             if self.execute("PRAGMA application_id").fetchone() != (application,):
                 raise self.damaged("it belongs to another program, or was not completed")
-            # SQLite's user_version is the format; the files of version 0.1.0 have 0, and their format is 1.
+            # SQLite's user_version is the format.
             (stated,) = self.execute("PRAGMA user_version").fetchone()
             require_known_format(f"{self._kind.name} ({self.path})", stated, newest_format, self._kind.error)
+            if not stated:
+                raise self.damaged("it belongs to another program, or was not completed")
             if self.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise self.damaged("its pages contradict each other")
-        # Versions up to 0.2.0 kept a write-ahead log. What stands in it is taken into the file here.
+        # A write-ahead log, which somebody may have switched on, is taken into the file: copies would leave it behind.
         if self.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
             raise self._busy()
         for pragma in ("synchronous = EXTRA", *pragmas):
@@ -86,6 +85,7 @@ class Database:
             self._connection.executescript(f"BEGIN; {tables} {numbers} COMMIT;")
 
     def _claim(self) -> None:
+        """Create the empty SQLite file, for its owner alone; an error if there is one."""
         # O_EXCL: of two processes that make the same file, one fails here.
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -97,6 +97,7 @@ class Database:
             ) from None
 
     def _identity(self) -> tuple[int, int] | None:
+        """Return device and inode of the SQLite file, to notice that it was replaced; None if it is missing."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -104,13 +105,13 @@ class Database:
         return found.st_dev, found.st_ino
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
+        """Close the SQLite file; closing twice is fine."""
         with self._lock:
             self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the file's write lock. What is written inside is synced when the block ends, or is undone."""
+        """Hold the SQLite file's write lock. What is written inside is synced when the block ends, or is undone."""
         with self._lock, self._errors_translated():
             if self._identity() != self._file:  # what is written now would not be found again
                 raise self.damaged("the file was moved or replaced while it was in use")
@@ -125,7 +126,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """See one state of the file in several queries, whatever other processes write meanwhile."""
+        """See one state of the SQLite file in several statements, whatever other processes write meanwhile."""
         with self._lock, self._errors_translated():
             if self._connection.in_transaction:
                 yield
@@ -137,15 +138,15 @@ class Database:
                 self._connection.execute("ROLLBACK")
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run a statement: only inside `transaction`, or to read inside `snapshot`."""
+        """Run an SQL statement: only inside `transaction`, or to read inside `snapshot`."""
         return self._connection.execute(statement, values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement once for each row: only inside `transaction`."""
+        """Run an SQL statement once for each row: only inside `transaction`."""
         self._connection.executemany(statement, rows)
 
     def copy_to(self, out: Path) -> None:
-        """Write one state of the file to a new one, its owner's alone and synced, whatever others write meanwhile.
+        """Write one state of the SQLite file to a new, private and synced one, whatever others write meanwhile.
 
         Nothing that exists is overwritten; of a copy that fails, nothing is left.
         """
@@ -158,13 +159,14 @@ class Database:
             raise
 
     def damaged(self, finding: str) -> RingfenceError:
-        """Return the error that says why the file cannot be trusted, and what follows."""
+        """Return the error for an SQLite file that cannot be trusted."""
         return self._kind.damaged(
             f"The {self._kind.name} {self.path} cannot be trusted: {finding}. {self._kind.if_damaged}"
         )
 
     @contextmanager
     def _errors_translated(self) -> Iterator[None]:
+        """Raise our own errors in place of SQLite's while the block runs."""
         if os.getpid() != self._owner:
             raise self._kind.error(f"A {self._kind.name} cannot be used in a forked process: open it again there.")
         try:
@@ -176,11 +178,13 @@ class Database:
             raise self.damaged("its content is not readable") from None
 
     def _busy(self) -> RingfenceError:
+        """Return the error that another process is writing the SQLite file."""
         return self._kind.busy(
             f"The {self._kind.name} {self.path} is being written by another process; try again when it has finished."
         )
 
     def _translate(self, problem: sqlite3.Error) -> RingfenceError:
+        """Return our own error in place of SQLite's."""
         name, code = self._kind.name, getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_BUSY:
             return self._busy()

@@ -31,13 +31,14 @@ class Note(Protocol):
 
 
 def unnoted(decision: str, *, plan: str = "", round: int | None = None, reason: str = "") -> None:
-    """Take no note of it."""
+    """Take no note of a decision: for a service without a decision log."""
 
 
 class DecisionLog:
     """The file `decisions.log` of a folder. If it cannot be written, that is reported once, and all else continues."""
 
     def __init__(self, folder: Path) -> None:
+        """Write the decision log `decisions.log` in the folder."""
         self._handler = _PrivateFiles(folder / "decisions.log")
 
     def __call__(
@@ -50,7 +51,7 @@ class DecisionLog:
         self._handler.handle(logging.makeLogRecord({"msg": line}))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the decision log's file."""
         self._handler.close()
 
 
@@ -58,13 +59,16 @@ class _PrivateFiles(RotatingFileHandler):
     """Files that only their owner may read."""
 
     def __init__(self, path: Path) -> None:
+        """Write the decision log to files of limited size, of which the latest are kept."""
         super().__init__(path, maxBytes=LONGEST, backupCount=KEPT, encoding="utf-8", delay=True)
         self._complained = False
 
     def _open(self) -> TextIOWrapper:
+        """Open the decision log's file, for its owner alone."""
         return open(self.baseFilename, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))
 
     def handleError(self, record: Any) -> None:  # noqa: N802 (logging's name)
+        """Report once that the decision log cannot be written."""
         if self._complained:
             return
         self._complained = True

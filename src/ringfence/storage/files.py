@@ -1,13 +1,18 @@
-"""Files that somebody names, and what must be on the disk before anything goes on."""
+"""Files: reading, syncing, format numbers, private files (keys, tokens), locks, and the user's state folder."""
 
+import fcntl
 import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ringfence.errors import RingfenceError
+from ringfence.errors import OutputError, RingfenceError
 
 
 def read_file(path: Path, what: str, error: type[RingfenceError]) -> bytes:
-    """Return the bytes of what somebody named; refuse with `error` and one sentence."""
+    """Return the bytes of any file; raise `error` with one sentence if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -15,9 +20,115 @@ def read_file(path: Path, what: str, error: type[RingfenceError]) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Write to the disk what a file holds, or which files a folder has: a loss of power might take a new one's name."""
+    """Sync a file's content, or a folder's list of files, to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def require_known_format(name: str, stated: object, newest: int, error: type[RingfenceError]) -> None:
+    """Raise `error`, with what to install, if a document states a newer format; other values are left to validation."""
+    if isinstance(stated, int) and stated > newest:
+        number = str(stated) if stated < 10**9 else "of many digits"  # nobody's document, and maybe a very long number
+        raise error(
+            f"This {name} has format {number}, and this version of Ringfence reads formats up to {newest}: install a "
+            "newer version of Ringfence to read it."
+        )
+
+
+_TOKEN_LENGTH = 32
+
+
+def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
+    """Create a synced file that only its owner may read; an existing file is never overwritten."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
+        opened.write(content + end)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
+    """Replace a file atomically by one that only its owner may read; unless `synced`, a loss of power may undo it."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    if not synced:
+        with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
+            opened.write(content)
+        unfinished.replace(path)
+        return
+    write_private(unfinished, content, end=b"")
+    unfinished.replace(path)
+    sync(path.parent)
+
+
+def write_token(path: Path) -> None:
+    """Create a private file with a new secret that clients must present."""
+    write_private(path, secrets.token_hex(_TOKEN_LENGTH).encode())
+
+
+def read_token(path: Path, error: type[RingfenceError]) -> str:
+    """Return the secret in a token file."""
+    token = read_file(path, "token", error).decode("ascii", errors="replace").strip()
+    if len(token) < _TOKEN_LENGTH:
+        raise error(f"{path} holds no token of {_TOKEN_LENGTH} characters or more; write a random one.")
+    return token
+
+
+def write_key(path: Path, private: bytes) -> None:
+    """Write a private key into a new file that only its owner may read; OutputError if that cannot be."""
+    try:
+        write_private(path, private.hex().encode())
+    except OSError as problem:
+        raise OutputError(f"{path} cannot be written ({problem.strerror}): name a new file for the key.") from None
+
+
+def read_key(path: Path, error: type[RingfenceError]) -> bytes:
+    """Return the 32 bytes of a private key that stands in a file in hexadecimal."""
+    try:
+        key = bytes.fromhex(read_file(path, "key", error).decode("ascii", errors="replace").strip())
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise error(f"{path} is not a key of 32 bytes in hexadecimal; restore it.")
+    return key
+
+
+@contextmanager
+def served_alone(lock: Path, error: type[RingfenceError], *, patience: float = 0.0) -> Iterator[None]:
+    """Hold a folder's lock file for the one process that serves the folder."""
+    try:
+        file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise error(f"The folder {lock.parent} cannot be served: {problem.strerror}.") from None
+    try:
+        deadline = time.monotonic() + patience
+        while not lock_alone(file):
+            if time.monotonic() >= deadline:
+                raise error(f"Another process is serving {lock.parent}: stop it first.")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(file)
+
+
+def lock_alone(file: int) -> bool:
+    """Try to lock an open file for this process; the system releases the lock however the process ends."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def state_folder() -> Path:
+    """Return this user's folder for Ringfence's state, closed to other users; it is made if it is not there.
+
+    It is `ringfence` in XDG_STATE_HOME, or in `~/.local/state` where that is not set.
+    """
+    given = os.environ.get("XDG_STATE_HOME", "")
+    # The specification of XDG: a path that is not absolute is to be ignored.
+    home = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    folder = home / "ringfence"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

@@ -4,19 +4,17 @@ import os
 from pathlib import Path
 
 from ringfence.errors import RingfenceError
-from ringfence.storage.closing import Closing
-from ringfence.storage.files import sync
-from ringfence.storage.kind import Kind
-from ringfence.storage.private_files import lock_alone
+from ringfence.storage.files import lock_alone, sync
+from ringfence.storage.stored_file import Kind, OpenFile
 
 
-class Lines(Closing):
+class Lines(OpenFile):
     """A file of lines, open at its end for this process alone; the system lets go of it however the process ends."""
 
     def __init__(self, path: Path, kind: Kind) -> None:
+        """Open a file of lines for this process alone; make it if it does not exist."""
         self.path = path
         self._kind = kind
-        self._file = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -31,7 +29,7 @@ class Lines(Closing):
             raise kind.busy(f"Another process is writing to {path}: wait for it, end it, or name another place.")
 
     def recover(self, end: int, header: bytes) -> None:
-        """Cut off what stands after `end`, where a crash tore it; if that is everything, begin with the header."""
+        """Cut off lines after `end`, where a crash tore the file; if that is everything, begin with the header."""
         try:
             if end < os.fstat(self._file).st_size:
                 os.ftruncate(self._file, end)
@@ -43,7 +41,7 @@ class Lines(Closing):
             raise self._unwritable(problem) from None
 
     def append(self, lines: bytes, *, sync: bool = True) -> None:
-        """Add lines; synced, they and all before them are on the disk when this returns."""
+        """Add lines to the file; synced, they and all before them are on the disk when this returns."""
         rest = memoryview(lines)
         try:
             while rest:
@@ -53,13 +51,8 @@ class Lines(Closing):
         except OSError as problem:
             raise self._unwritable(problem) from None
 
-    def close(self) -> None:
-        """Close the file, and let another process go on with it; closing twice is fine."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
     def _unwritable(self, problem: OSError) -> RingfenceError:
+        """Return the error that the file of lines could not be written."""
         return self._kind.unwritable(
             f"The {self._kind.name} {self.path} could not be written ({problem.strerror}). Make room or correct the "
             "folder's permissions, then run the same command again: it continues from what was written."

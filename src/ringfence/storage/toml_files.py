@@ -11,7 +11,7 @@ _DOTS = 5000
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return a file's content; OSError if it cannot be read, ValueError with one phrase if it is not usable TOML.
+    """Return a TOML file's content; OSError if it cannot be read, ValueError with one phrase if it is not usable.
 
     Time and memory are bounded by the file's size: what the parser would need more for is refused.
     """
@@ -31,7 +31,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def toml_text(content: Mapping[str, Any]) -> str:
-    """Write a document, whatever characters are in its names and strings."""
+    """Write a TOML document, whatever characters are in its names and strings."""
     import tomli_w  # on first use: what only reads, as a courier does, needs the standard library alone
 
     return tomli_w.dumps(content)

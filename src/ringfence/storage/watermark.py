@@ -1,4 +1,4 @@
-"""How far a chain has come, kept apart from it: whoever puts an older copy of the chain back does not put this back.
+"""A watermark: the last entry of a chain, kept apart from it, so that restoring an older copy of the chain is noticed.
 
 One small file with one record of fixed length, which is written over in place. It is not synced: it follows what was
 committed and never runs ahead of it, so a loss of power can leave it behind the chain, by which less is noticed, and
@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ringfence.storage.closing import Closing
-from ringfence.storage.kind import Kind
-from ringfence.storage.private_files import lock_alone, write_private
+from ringfence.storage.files import lock_alone, write_private
+from ringfence.storage.stored_file import Kind, OpenFile
 
 _RECORD = re.compile(rb"(ringfence watermark 1 ([0-9]{20}) ([0-9a-f]{64}) )([0-9a-f]{32})\n")
 _LONGEST = 512
@@ -27,16 +26,16 @@ _PATIENCE = 10.0
 """Seconds that a process waits for another, which holds the lock for less than a thousandth of one."""
 
 
-class Watermark(Closing):
+class Watermark(OpenFile):
     """The number and the hash of the last entry that a chain is known to have had.
 
     The file is made, for its owner alone, if there is none; then it says what `first` says.
     """
 
     def __init__(self, path: Path, kind: Kind, first: tuple[int, str]) -> None:
+        """Open a chain's watermark; a new one begins at the entry `first`."""
         self.path = path
         self._kind = kind
-        self._file = -1
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():
@@ -49,6 +48,7 @@ class Watermark(Closing):
             ) from None
 
     def _make(self, first: tuple[int, str]) -> None:
+        """Create the watermark's file as a whole, unless another process was faster."""
         # Whole and synced before it has its name: a crash leaves no half of it.
         unfinished = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
         write_private(unfinished, _record(*first), end=b"")
@@ -57,7 +57,7 @@ class Watermark(Closing):
         unfinished.unlink()
 
     def read(self) -> tuple[int, str]:
-        """Return what it says; an error if it is not as we wrote it."""
+        """Return the number and hash of the watermark's entry; an error if its file is damaged."""
         found = self._read()
         if found is None:  # somebody may be writing just now
             with suppress(OSError), self._locked():
@@ -69,9 +69,9 @@ class Watermark(Closing):
         return found
 
     def raise_to(self, number: int, digest: str, holds: Callable[[int, str], bool]) -> None:
-        """Say that the chain has come so far, if it `holds` what stands here and that is less.
+        """Raise the watermark to this entry if the chain `holds` the present one, and that is lower.
 
-        What cannot be written is left out: then it says less, and is noticed when it is opened next.
+        If it cannot be written it stays lower, which is noticed when it is opened next.
         """
         with suppress(OSError), self._locked():
             before = self._read()
@@ -79,18 +79,13 @@ class Watermark(Closing):
                 os.pwrite(self._file, _record(number, digest), 0)
 
     def set(self, number: int, digest: str) -> None:
-        """Say that the chain has had this entry, whatever stands here."""
+        """Set the watermark to this entry unconditionally."""
         with suppress(OSError), self._locked():
             os.pwrite(self._file, _record(number, digest), 0)
 
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Lock the watermark's file while the block runs; TimeoutError if another process holds it too long."""
         deadline = time.monotonic() + _PATIENCE
         while not lock_alone(self._file):
             if time.monotonic() > deadline:
@@ -102,6 +97,7 @@ class Watermark(Closing):
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _read(self) -> tuple[int, str] | None:
+        """Return the number and hash in the watermark's file; None if it is damaged."""
         parts = _RECORD.fullmatch(os.pread(self._file, _LONGEST, 0))
         if parts is None or parts[4] != _check(parts[1]):
             return None
@@ -109,9 +105,11 @@ class Watermark(Closing):
 
 
 def _record(number: int, digest: str) -> bytes:
+    """Return the content of a watermark's file: an entry's number and hash, with a checksum."""
     content = f"ringfence watermark 1 {number:020d} {digest} ".encode()
     return content + _check(content) + b"\n"
 
 
 def _check(content: bytes) -> bytes:
+    """Return the checksum of a watermark's content."""
     return hashlib.sha256(content).hexdigest()[:32].encode()

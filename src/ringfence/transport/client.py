@@ -44,6 +44,7 @@ class Client:
         limit: int,
         patience: float,
     ) -> None:
+        """Make a client of one of our HTTP services; `start` says how the service is started."""
         token = token or ""
         if not (token.isascii() and token.isprintable()):
             raise DoorError(f"The token for the {service} has characters that no request can carry: copy it again.")
@@ -61,7 +62,7 @@ class Client:
         accept: Container[int] = (_OK,),
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[int, bytes]:
-        """Return an acceptable answer's status and bytes; DoorError if the service refuses or stays away."""
+        """Return the status and bytes of the HTTP client's answer; DoorError if the service refuses or stays away."""
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
         while True:
@@ -78,7 +79,7 @@ class Client:
             if status in accept:
                 return status, answer
             if status != _BUSY:
-                raise DoorError(f"The {self._service} refused (status {status}): {meaning(answer)}")
+                raise DoorError(f"The {self._service} refused (status {status}): {refusal_reason(answer)}")
             if time.monotonic() + pause > deadline:
                 raise DoorError(
                     f"The {self._service} did not answer within {self._patience:g} seconds ({problem}). Start it with "
@@ -88,6 +89,7 @@ class Client:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Send the client's HTTP request once, and return the answer's status and body."""
         connection = self._connect(_ANSWER_SECONDS)
         try:
             # The service may refuse, and say why, before it has read everything.
@@ -105,8 +107,8 @@ class Client:
         return reply.status, content
 
 
-def meaning(answer: bytes) -> str:
-    """Say why a request was refused, in the service's words if it gives a sentence."""
+def refusal_reason(answer: bytes) -> str:
+    """Return the service's reason for a refusal, or a sentence that it gave none."""
     try:
         sentence = json.loads(answer[: 2 * _SENTENCE_LIMIT])["error"][:_SENTENCE_LIMIT]
         return "".join(character if character.isprintable() else "?" for character in sentence)
@@ -114,10 +116,11 @@ def meaning(answer: bytes) -> str:
         return "it gives no reason; its version and ours may not match."
 
 
-def over_network(host: str, port: int | None, tls: ssl.SSLContext | None = None) -> Connect:
-    """Connect to a host's port."""
+def connect_to_port(host: str, port: int | None, tls: ssl.SSLContext | None = None) -> Connect:
+    """Return the function that connects the HTTP client to a host's port."""
 
     def connect(seconds: float) -> http.client.HTTPConnection:
+        """Open an HTTP or HTTPS connection to the port, for the client."""
         if tls is None:
             return http.client.HTTPConnection(host, port, timeout=seconds)
         return http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
@@ -125,8 +128,8 @@ def over_network(host: str, port: int | None, tls: ssl.SSLContext | None = None)
     return connect
 
 
-def over_socket(path: Path) -> Connect:
-    """Connect to a Unix socket."""
+def connect_to_socket(path: Path) -> Connect:
+    """Return the function that connects the HTTP client to a Unix socket."""
     return lambda seconds: _SocketConnection(path, seconds)
 
 
@@ -134,10 +137,12 @@ class _SocketConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path: Path, seconds: float) -> None:
+        """Make the HTTP client's connection to a Unix socket."""
         super().__init__("localhost", timeout=seconds)
         self._path = path
 
     def connect(self) -> None:
+        """Connect the HTTP client to the Unix socket, also if its path is too long for an address."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         if len(os.fsencode(self._path)) <= _SOCKET_PATH_LIMIT:

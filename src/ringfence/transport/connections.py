@@ -1,10 +1,10 @@
-"""Who is at a service's door: strangers, who may be anybody, and callers who were let in.
+"""Connections to a service: those of strangers, and those that were let in because their request showed the token.
 
 A connection is a stranger's from the moment it is accepted, TLS handshake included, until the application says that its
 request may come in (`let_in`). Strangers compete among themselves alone:
 
 - There are at most `STRANGERS` of them. For one more, one is dropped: the oldest of the address that has the most. A
-  caller who shows at once what lets it in is therefore always heard, however many others hold connections open.
+  caller who shows its token at once is therefore always served, however many others hold connections open.
 - A request's head must have come whole within `HEAD_SECONDS` of the connection.
 - Connections are accepted one at a time, in the order in which they came, and each is read from before the next.
 
@@ -41,7 +41,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 
 
 def let_in(scope: Scope) -> bool:
-    """Count the request's connection among those who were let in; False if there are too many, and it stays a stranger.
+    """Count the request's connection among those let in; False if there are too many, and it stays a stranger.
 
     Only from the thread that serves.
     """
@@ -53,6 +53,7 @@ class Server(uvicorn.Server):
     """A server that keeps strangers apart, says when it is ready, and shuts down cleanly."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        """Make the uvicorn server that counts its connections; `ready` is called once it accepts them."""
         super().__init__(config)
         self._ready = ready
         self._callers = _Callers()
@@ -70,6 +71,7 @@ class Server(uvicorn.Server):
         self._ready()
 
     async def _accept(self, listening: socket.socket) -> None:
+        """Accept connections on a listening socket, one after the other."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -81,7 +83,7 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0)  # `sock_accept` gives nobody else a turn while connections wait
 
     async def main_loop(self) -> None:
-        """Wait for the end without a look at the clock: uvicorn takes ten a second, of every idle agent."""
+        """Wait for the end without polling: uvicorn would wake every idle agent ten times a second."""
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         self._ending = lambda: loop.call_soon_threadsafe(ended.set)
         if not await self.on_tick(0):
@@ -104,6 +106,7 @@ class _Callers:
     """The connections of strangers, oldest first, and of those who were let in."""
 
     def __init__(self) -> None:
+        """Begin without connections: neither strangers nor callers who were let in."""
         self._strangers: dict[Connection, None] = {}
         self._known: set[Connection] = set()
 
@@ -137,6 +140,7 @@ class Connection(H11Protocol):
     """One accepted connection. Nothing refers to it once it is closed: no timer, no list."""
 
     def __init__(self, config: uvicorn.Config, server_state: ServerState, callers: _Callers, address: str) -> None:
+        """Begin a caller's connection, which must send a request's head in time."""
         super().__init__(config, server_state, {_LET_IN: self._let_in}, asyncio.get_running_loop())
         self.address = address
         self._callers = callers
@@ -145,9 +149,10 @@ class Connection(H11Protocol):
         self._timer = self.loop.call_later(HEAD_SECONDS, self._require_head)
 
     def open(self, accepted: socket.socket) -> None:
-        """Begin to serve: with the TLS handshake, if there is one."""
+        """Begin to serve the connection: with the TLS handshake, if there is one."""
 
         def opened(_: object) -> None:
+            """Free a connection whose TLS handshake has failed."""
             self._opening = None
             if not self._is_open:  # the handshake failed, or we were dropped before its end
                 accepted.close()
@@ -158,6 +163,7 @@ class Connection(H11Protocol):
         self._callers.arrive(self)
 
     async def _serve(self, accepted: socket.socket) -> None:
+        """Serve the accepted connection, after its TLS handshake."""
         with suppress(OSError):
             await self.loop.connect_accepted_socket(lambda: self, accepted, ssl=self.config.ssl)
 
@@ -180,7 +186,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """See to it that the answer, which is all in memory now, is taken."""
+        """Give the connection's caller limited time to read the answer, which is all in memory now."""
         super().on_response_complete()
         self._timer.cancel()
         if self in self.connections:
@@ -188,13 +194,16 @@ class Connection(H11Protocol):
             self._timer = self.loop.call_later(SEND_SECONDS + left / LEAST_RATE, self.drop)
 
     def _let_in(self) -> bool:
+        """Ask for the connection's place among those who were let in."""
         return self._callers.let_in(self)
 
     def _require_head(self) -> None:
+        """Drop a connection that has not sent a request's head in time."""
         request: object = self.cycle
         if request is None:
             self.drop()
 
     def _forget(self) -> None:
+        """Stop the connection's timer and free its place."""
         self._timer.cancel()
         self._callers.forget(self)

@@ -1,44 +1,116 @@
-"""The two ends of the wire between `ringfence server run` and the relay that it has an engine's server run.
+"""One relay for every engine: how `ringfence server run` carries requests through a job that an engine runs.
 
-The relay holds no state of the training: our own end does, and survives it. A lost end is a ConnectionError.
+Our process (`RelayedExchange`) listens on a Unix socket. The engine's server runs a job that calls it (`relay`), hands
+every request to the engine, and sends the answers back. The relay holds no state of the training: our process does, and
+survives it. Both ends belong to the server's operator and run on one machine. A lost end is a ConnectionError.
 """
 
 import contextlib
+import json
+import select
 import socket
+import struct
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Self
 
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
-from ringfence.transport.wire import Wire
 
-_Stop: TypeAlias = Callable[[float], bool]
-
-_LOOK = 0.5
+_LENGTHS = struct.Struct("!IQ")
+_HEAD_LIMIT, _BODY_LIMIT = 2**24, 2**27  # more than the names of a plan's silos, and more than any message, have
+_POLL = 0.5
 _HELLO = 5.0
 _MOST_LOST = 5
 
 
-class RelayLink:
-    """Our end: the relay calls it at `path`, and it carries requests through the relay. Use it in a `with` block.
+class Wire:
+    """Frames (a JSON head and a body of bytes) on a socket. A peer that is lost or sends none is a ConnectionError."""
 
-    The relay keeps an exchange's time; after `slack` seconds more it counts as lost. `tell` gets what happens.
+    def __init__(self, connection: socket.socket) -> None:
+        """Wrap the socket between `ringfence server run` and the relay in the engine's job."""
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        """Send one frame over the relay's wire; may be called from several threads."""
+        encoded = json.dumps(head).encode()
+        with self._sending:
+            self._connection.sendall(_LENGTHS.pack(len(encoded), len(body)) + encoded + body)
+
+    def receive(self, seconds: float) -> tuple[dict[str, Any], bytes] | None:
+        """Return the next frame on the relay's wire, or None if none begins to arrive within the seconds."""
+        ready, _, _ = select.select([self._connection], [], [], max(0.0, seconds))
+        if not ready:
+            return None
+        head, body = _LENGTHS.unpack(self._read(_LENGTHS.size))
+        if head > _HEAD_LIMIT or body > _BODY_LIMIT:
+            raise ConnectionError("the other end announces a frame that is longer than any of ours")
+        try:
+            content = json.loads(self._read(head))
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise ConnectionError("the other end sent something that is not a frame")
+        return content, self._read(body)
+
+    def lost(self) -> bool:
+        """Whether the relay's other end hung up, without taking anything from the wire."""
+        try:
+            return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Hang up the relay's wire."""
+        self._connection.close()
+
+    def _read(self, length: int) -> bytes:
+        """Return that many bytes from the relay's wire; ConnectionError if the other end hung up."""
+        content = bytearray()
+        while len(content) < length:
+            piece = self._connection.recv(min(length - len(content), 2**20))
+            if not piece:
+                raise ConnectionError("the other end hung up")
+            content += piece
+        return bytes(content)
+
+
+class RelayedExchange(ABC):
+    """An `Exchange` through an engine's relay, which calls at `path`. Use it in a `with` block.
+
+    An engine supplies `start_relay`. The relay keeps an exchange's time; after `slack` seconds more it counts as lost,
+    is started again, and carries the request to silos that have not answered (a silo answers a repeated request with
+    the same bytes). `tell` gets what happens.
     """
 
     def __init__(self, *, slack: float, tell: Callable[[str], None]) -> None:
+        """Make an exchange through an engine's relay; `slack` is the time it may take beyond a request's own."""
         self._slack, self._tell = slack, tell
         self._wire: Wire | None = None
         self._exchange = 0
         self._cleanup = contextlib.ExitStack()
 
+    @abstractmethod
+    def start_relay(self, silos: Sequence[str]) -> None:
+        """Have the engine run a relay for these silos, and `accept` its call."""
+
+    def may_stop(self, missing: set[str], gone: float) -> bool:
+        """Whether to end a relayed exchange early; asked twice a second while nothing comes; `gone` is in seconds."""
+        return False
+
     def __enter__(self) -> Self:
+        """Listen for the relay's call on a socket in a temporary folder."""
         place = "/tmp" if len(tempfile.gettempdir()) > 70 else None  # noqa: S108 (a socket's address is short)
         self.folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-", dir=place)))
-        """A folder for what the engine needs, which goes with the link."""
+        """Temporary files for the engine; removed at the end."""
         self.path = str(self.folder / "wire")
         self._listener = self._cleanup.enter_context(socket.socket(socket.AF_UNIX))
         self._listener.bind(self.path)
@@ -47,8 +119,32 @@ class RelayLink:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Hang up on the relay, and remove the temporary folder."""
         self.hang_up()
         self._cleanup.close()
+
+    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
+        """Carry a request to the silos through the engine's relay."""
+        self.carry(request, silos, set(silos), arrived, seconds)
+
+    def carry(self, request: bytes, silos: Sequence[str], missing: set[str], arrived: Arrived, seconds: float) -> None:
+        """Carry the request to those who are missing, and remove who answers, until the relay's time is up."""
+        lost = 0
+        while missing:
+            try:
+                while self._wire is None:
+                    self.start_relay(silos)
+                self._carry_once(self._wire, request, missing, arrived, seconds)
+                return
+            except OSError:  # the relay hung up: its job, or the engine's server, is gone
+                self.hang_up()
+                lost += 1
+                if lost > _MOST_LOST:
+                    raise DeploymentError(
+                        "The engine lost the job repeatedly; see its server's log. Continue the run once that is "
+                        "fixed: answered rounds are not lost."
+                    ) from None
+                self._tell("The engine lost the job: submitting it again.")
 
     def accept(self) -> bool:
         """Wait a second for a relay to call, and tell whether one has."""
@@ -66,47 +162,21 @@ class RelayLink:
         self._tell(f"The engine runs the job at {', '.join(hello[0]['sites']) or 'no silo yet'}.")
         return True
 
-    def exchange(
-        self,
-        request: bytes,
-        missing: set[str],
-        arrived: Arrived,
-        seconds: float,
-        start: Callable[[], None],
-        stop: _Stop = lambda gone: False,
-    ) -> None:
-        """Carry the request to those who are missing, and strike out who answers, until the relay's time is up.
+    def hang_up(self) -> None:
+        """Let the relay, and so the engine's job, end."""
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
 
-        `start` has the engine run a relay, and `accept`s it: also again, after one was lost. `stop` is asked twice a
-        second while nothing comes, given the seconds gone, and may end the exchange early.
-        """
-        lost = 0
-        while missing:
-            try:
-                while self._wire is None:
-                    start()
-                self._carry(self._wire, request, missing, arrived, seconds, stop)
-                return
-            except OSError:  # the relay hung up: its job, or the engine's server, is gone
-                self.hang_up()
-                lost += 1
-                if lost > _MOST_LOST:
-                    raise DeploymentError(
-                        "The engine lost the job repeatedly; see its server's log. Continue the run once that is "
-                        "fixed: answered rounds are not lost."
-                    ) from None
-                self._tell("The engine lost the job: submitting it again.")
-
-    def _carry(
-        self, wire: Wire, request: bytes, missing: set[str], arrived: Arrived, seconds: float, stop: _Stop
-    ) -> None:
+    def _carry_once(self, wire: Wire, request: bytes, missing: set[str], arrived: Arrived, seconds: float) -> None:
+        """Send a request to the relay over one wire, and take the missing silos' answers until time is up."""
         self._exchange += 1
         wire.send({"exchange": self._exchange, "sites": sorted(missing), "seconds": seconds}, request)
         begun = time.monotonic()
         while (gone := time.monotonic() - begun) < seconds + self._slack:
-            frame = wire.receive(_LOOK)
+            frame = wire.receive(_POLL)
             if frame is None:
-                if stop(gone):
+                if self.may_stop(missing, gone):
                     return
             elif frame[0].get("exchange") != self._exchange:
                 continue  # late, for an exchange that is over
@@ -117,42 +187,37 @@ class RelayLink:
                 arrived(site, frame[1])
         raise ConnectionError("the relay went silent")
 
-    def hang_up(self) -> None:
-        """Let the relay, and so the engine's job, end."""
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
-
 
 @dataclass(frozen=True)
 class Errand:
-    """What a relay has to carry: bytes to sites, within the seconds, and each answer back by `answer(site, bytes)`."""
+    """What a relay carries: the request's bytes to sites within the seconds, and each answer back by `answer`."""
 
     sites: list[str]
     request: bytes
     seconds: float
     answer: Callable[[str, bytes], None]
     lost: Callable[[], bool]
-    """Tells whether nobody waits for the answers any more."""
+    """Whether nobody waits for the answers any more."""
 
 
-def relay(
+def run_relay(
     path: str, sites: Iterable[str], run: Callable[[Errand], None], stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Be the relay: run errands until the other end hangs up, or `stop` says so."""
+    """Run, in the engine's server, each errand that comes over the socket, until it is closed or `stop` is true."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         wire = Wire(connection)
         with contextlib.suppress(ConnectionError):
             wire.send({"sites": sorted(sites)})
             while not stop():
-                frame = wire.receive(_LOOK)
+                frame = wire.receive(_POLL)
                 if frame is None:
                     continue
                 head, request = frame
                 number = {"exchange": head["exchange"]}
 
                 def answer(site: str, content: bytes, number: dict[str, int] = number) -> None:
+                    """Send a site's answer to an errand back over the relay's wire."""
                     wire.send({**number, "site": site}, content)
 
                 run(Errand(list(head["sites"]), request, float(head["seconds"]), answer, wire.lost))

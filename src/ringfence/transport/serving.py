@@ -20,8 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from ringfence.errors import RingfenceError
-from ringfence.foreign_text import visible
+from ringfence.errors import RingfenceError, visible
 from ringfence.transport.connections import Connection, Scope, Server, let_in
 
 RECEIVE_SECONDS = 30.0
@@ -33,8 +32,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def reply(status: int, content: bytes) -> Response:
-    """Answer with a JSON document, and end the connection."""
+def json_reply(status: int, content: bytes) -> Response:
+    """Answer an HTTP request with a JSON document, and end the connection."""
     return Response(content, status, {"connection": "close"}, "application/json")
 
 
@@ -46,6 +45,7 @@ class Service:
     """
 
     def __init__(self, title: str, sentences: Mapping[int, str], turned_away: Callable[[Scope], int | None]) -> None:
+        """Make an HTTP service with a constant sentence for each status; `turned_away` tells strangers."""
         self._sentences = sentences
         self._turned_away = turned_away
         self.routes = FastAPI(
@@ -57,20 +57,22 @@ class Service:
         )
 
         async def refuse(_: Request, problem: Exception) -> Response:
+            """Answer a request that the HTTP service cannot route with a constant."""
             return self.fixed(getattr(problem, "status_code", 404))
 
         for kind in (404, 405, RequestValidationError):  # the last would quote the request
             self.routes.add_exception_handler(kind, refuse)
 
         async def fail(_: Request, problem: Exception) -> Response:
+            """Answer a failed request to the HTTP service with a constant."""
             return self.fixed(503)
 
         self.routes.add_exception_handler(Exception, fail)  # it comes through to `__call__` all the same
 
         @self.routes.get("/health")
         async def health() -> Response:
-            """Say that the service is there."""
-            return reply(200, b'{"status":"serving"}')
+            """Say that the HTTP service is there."""
+            return json_reply(200, b'{"status":"serving"}')
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check who asks and how; whatever goes wrong behind the door, the caller gets a constant."""
@@ -79,6 +81,7 @@ class Service:
         begun = False
 
         async def watched(message: Message) -> None:
+            """Send a message of the HTTP service, and remember that the response has begun."""
             nonlocal begun
             begun = True
             await send(message)
@@ -92,23 +95,23 @@ class Service:
         except ClientDisconnect:
             pass
         except Exception as problem:
-            complain(problem)
+            report_problem(problem)
             if not begun:
                 await self.fixed(503)(scope, receive, send)
 
     def fixed(self, status: int) -> Response:
-        """Answer with the constant of this status."""
-        return reply(status, f'{{"error":"{self._sentences[status]}"}}'.encode())
+        """Answer with the HTTP service's constant of this status."""
+        return json_reply(status, f'{{"error":"{self._sentences[status]}"}}'.encode())
 
 
 def shows_token(scope: Scope, token: bytes) -> bool:
-    """Tell whether a request shows the token, once, as a bearer."""
+    """Whether a request has exactly one `Authorization` header, with this bearer token."""
     shown = [value for name, value in scope["headers"] if name == b"authorization"]
     return len(shown) == 1 and hmac.compare_digest(shown[0], b"Bearer " + token)
 
 
 async def read_body(request: Request, *, small: int, longest: Callable[[], int]) -> bytes | int:
-    """Return the body, or the status that says why it is not read to its end.
+    """Return a request's body, or the HTTP status of the refusal.
 
     Up to `small` bytes are read whatever they are; only for more is `longest` asked how many are allowed.
     """
@@ -130,7 +133,7 @@ async def read_body(request: Request, *, small: int, longest: Callable[[], int])
     return bytes(content)
 
 
-def complain(problem: Exception) -> None:
+def report_problem(problem: Exception) -> None:
     """Tell the operator what went wrong: in our own words, or by its kind alone, since its text may hold a secret."""
     text = (
         visible(str(problem))
@@ -140,7 +143,7 @@ def complain(problem: Exception) -> None:
     print(f"ringfence: a request could not be answered: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the only log)
 
 
-def listen(host: str, port: int, what: str, error: type[RingfenceError]) -> socket.socket:
+def open_port(host: str, port: int, what: str, error: type[RingfenceError]) -> socket.socket:
     """Open a port, 0 for any that is free: what connects from now on waits until it is served."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -149,7 +152,7 @@ def listen(host: str, port: int, what: str, error: type[RingfenceError]) -> sock
         raise error(f"The {what} cannot be served at {host}, port {port}: {reason}. Name another port.") from None
 
 
-def run(
+def serve_application(
     application: Application,
     listening: socket.socket,
     ready: Callable[[], None],

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.audit.attacks import CANDIDATES, DELTA, RECORDS, ROUNDS, TRIALS, Gallery, Tally, attack_all
 from ringfence.research.drawing import COLOURS, style
 from ringfence.research.markdown import command

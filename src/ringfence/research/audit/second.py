@@ -23,11 +23,8 @@ from scipy.special import binom, log_ndtr
 from scipy.stats import binom as binomial
 
 from ringfence.errors import PlanError
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.plan import Plan, Stage
+from ringfence.protocol import FloatArray, Observer, Plan, ShufflerChannel, Stage
+from ringfence.protocol.plan import sections
 
 INTERVAL = 1e-3
 """Width of the grid of losses, in epsilon."""
@@ -39,16 +36,13 @@ _NEGLIGIBLE = 1e-25
 
 @dataclass(frozen=True)
 class Release:
-    """Gaussian noise on something that replacing a record moves by `shift` deviations, if it takes part: at `rate`."""
+    """A Gaussian release: its sensitivity in standard deviations of the noise, and the sampling rate."""
 
     shift: float
     count: int = 1
     rate: float = 1.0
     fixed_size: bool = False
 
-
-_MOMENTS = {"joint": (8.5, 4.5), "separate": (11.0, 6.0)}
-"""Squares of how far one record moves the moments, times n: with a numeric target, and without."""
 
 _TERMS: dict[str | None, Callable[[int, Any], float]] = {
     None: lambda rows, most: 1.0,
@@ -58,20 +52,19 @@ _TERMS: dict[str | None, Callable[[int, Any], float]] = {
 }
 """The longest that so many rows of a person come to by each rule, in clips: all of them pull in one direction."""
 
-_MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
-    "gradient": lambda question, plan, batch: 2 * question.clip * _longest_term(plan) / batch,
-    "comparison": lambda question, plan, batch: 1.0 / batch,
-    "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
-    "evaluation": lambda question, plan, batch: 1.0 / batch,
-    "feature-means": lambda question, plan, batch: math.sqrt(4.0 + 0.5) / batch,
-    "feature-moments": lambda question, plan, batch: math.sqrt(2.0 + 0.5) / batch,
-    "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
-    "preconditioned-gradient": lambda question, plan, batch: 2 * _longest_term(plan) / batch,
-    "second-moments": lambda question, plan, batch: math.sqrt(4.5) / batch,
-    "statistics": lambda question, plan, batch: _cells_moved(question, plan) / batch,
-    "survival-curve": lambda question, plan, batch: math.sqrt(2.0) / batch,  # a record is 1 in one cell, 0 elsewhere
+_SENSITIVITIES: dict[str, Callable[[Any, Plan, int], float]] = {
+    "gradient": lambda query, plan, batch: 2 * query.clip * _longest_term(plan) / batch,
+    "comparison": lambda query, plan, batch: 1.0 / batch,
+    "curvature": lambda query, plan, batch: plan.data.feature_norm**2 / batch,
+    "evaluation": lambda query, plan, batch: 1.0 / batch,
+    "feature-means": lambda query, plan, batch: math.sqrt(4.0 + 0.5) / batch,
+    "feature-moments": lambda query, plan, batch: math.sqrt(2.0 + 0.5) / batch,
+    "preconditioned-gradient": lambda query, plan, batch: 2 * _longest_term(plan) / batch,
+    "second-moments": lambda query, plan, batch: math.sqrt(4.5) / batch,
+    "statistics": lambda query, plan, batch: _cells_moved(query, plan) / batch,
+    "survival-curve": lambda query, plan, batch: math.sqrt(2.0) / batch,  # a record is 1 in one cell, 0 elsewhere
 }
-"""How far replacing one of so many records moves the answer to each question, written out again.
+"""Sensitivity of each query for a number of records, derived a second time.
 
 In surveys a person is a mean over rows, whatever the rule.
 """
@@ -85,7 +78,7 @@ def _longest_term(plan: Plan) -> float:
 _SPREADS: dict[str, Callable[[Any, int], float]] = {
     "own-noise": lambda channel, rounds: float(np.linalg.norm(_column(channel.correlation, rounds)))
 }
-"""How much further than its one answer a record moves all that is sent, where noise cancels over the rounds."""
+"""Factor on the sensitivity where noise is correlated across rounds."""
 
 
 def _column(correlation: float, rounds: int) -> FloatArray:
@@ -93,10 +86,10 @@ def _column(correlation: float, rounds: int) -> FloatArray:
     return np.asarray(binom(correlation + rows - 1, rows), dtype=np.float64) if correlation else np.ones(1)
 
 
-def _cells_moved(question: Any, plan: Plan) -> float:
-    """Return how far one record moves counts of cells, in units of the largest number that it adds to."""
+def _cells_moved(query: Any, plan: Plan) -> float:
+    """Return the sensitivity of counts of cells, in units of the largest number that a record adds to."""
     moved, largest, cells = 0.0, 0.0, {}
-    for name in question.columns:
+    for name in query.columns:
         column = plan.data.used[name]
         empty = column.may_be_empty
         if column.classes:
@@ -104,20 +97,16 @@ def _cells_moved(question: Any, plan: Plan) -> float:
             weight = highest = 1 - 1 / cells[name]
             moved += 2 * weight
         else:
-            levels = 8 if column.is_unbounded else round(math.log2(question.bins))
-            fine = 0.0 if column.is_unbounded else math.sqrt(0.8 * (levels + 1)) / question.bins
+            levels = 8 if column.is_unbounded else round(math.log2(query.bins))
+            fine = 0.0 if column.is_unbounded else math.sqrt(0.8 * (levels + 1)) / query.bins
             cells[name], weight = 4 + empty, levels / 12 + (1 - 4.0**-levels) / 18
             highest = weight * (levels + 2) if empty else weight
             moved += weight * (2 * levels + 2 + 5 * fine)
         largest = max(largest, highest)
-    for a, b in question.cross:
+    for a, b in query.cross:
         weight = (1 - 1 / cells[a]) * (1 - 1 / cells[b])
         moved, largest = moved + 2 * weight * (1 - 1 / max(cells[a], cells[b])), max(largest, weight**3)
     return math.sqrt(moved / largest)
-
-
-def _has_classes(plan: Plan) -> bool:
-    return bool(plan.data.target_column.classes)
 
 
 def releases(plan: Plan) -> list[Release]:
@@ -126,10 +115,12 @@ def releases(plan: Plan) -> list[Release]:
     found: list[Release] = []
     times: list[NDArray[np.int64]] = []
     for stage, own in zip(plan.stages, terms.stages, strict=True):
-        rule, question, channel = stage.sampling, stage.question, stage.channel
+        rule, query, channel = stage.sampling, stage.query, stage.channel
         if channel.is_collected:
             continue
-        moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, _most_answers(stage))
+        moved = _SENSITIVITIES[query.name](query, plan, own.batch) * _SPREADS[channel.name](
+            channel, _most_answers(stage)
+        )
         asked = _held_out(terms.records, plan.held_out)  # the held-out ones come last here
         asked = {None: terms.records, "held-out": asked, "training": terms.records - asked}[stage.section]
         rate = own.batch / asked if rule.is_secret else 1.0

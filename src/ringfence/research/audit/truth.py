@@ -8,11 +8,11 @@ from pathlib import Path
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_positive, seen_by
-from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
-from ringfence.audit.local import LOCAL_STEPS, local_claim
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import CLIP, AuditQuestion
 from ringfence.errors import AccountingError
+from ringfence.evidence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
+from ringfence.evidence.audit.local_sgd import LOCAL_STEPS, local_sgd_claim
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.plans import CLIP, AuditQuery
 from ringfence.research.audit.second import Release, counts, releases, second_epsilon, second_epsilon_of_counts
 from ringfence.research.markdown import command
 
@@ -32,7 +32,7 @@ class Truth:
     """
 
     mechanism: str
-    question: AuditQuestion
+    query: AuditQuery
     claimed: float
     second: float
     is_bound: bool = False
@@ -50,36 +50,36 @@ class Truth:
             agreed = self.disagreement <= AGREEMENT
         if not agreed:
             raise AccountingError(
-                f"The two accountants disagree about '{self.mechanism}' at epsilon {self.question.epsilon:g}: ours "
+                f"The two accountants disagree about '{self.mechanism}' at epsilon {self.query.epsilon:g}: ours "
                 f"computes {self.claimed:.6g}, the second one {self.second:.6g}. At least one of them is wrong, so no "
                 "claim can be made. Find out which."
             )
 
 
-def truth_of(mechanism: str, question: AuditQuestion) -> Truth:
+def truth_of(mechanism: str, query: AuditQuery) -> Truth:
     """Account for a mechanism's plans twice."""
     if mechanism == LOCAL_SGD:
-        claim, sigma = local_claim(question)
-        steps = Release(2 * CLIP / sigma, question.rounds * LOCAL_STEPS, 1 / question.records, fixed_size=True)
-        return Truth(mechanism, question, claim.epsilon, second_epsilon([steps], question.delta))
-    plans = MECHANISMS[mechanism].plans(question)
+        claim, sigma = local_sgd_claim(query)
+        steps = Release(2 * CLIP / sigma, query.rounds * LOCAL_STEPS, 1 / query.records, fixed_size=True)
+        return Truth(mechanism, query, claim.epsilon, second_epsilon([steps], query.delta))
+    plans = MECHANISMS[mechanism].plans(query)
     against = MECHANISMS[mechanism].against
     events: list[tuple[Event, int]] = [event for plan in plans for event in plan_events(plan, plan.silos[0])]
-    claimed = accountant.epsilon(seen_by(against, events), question.delta)
+    claimed = accountant.epsilon(seen_by(against, events), query.delta)
     if any(stage.channel.is_collected for plan in plans for stage in plan.stages):  # what is let out is counts
         [plan] = plans
-        second = second_epsilon_of_counts(counts(plan, against), question.delta, releases(plan))
-        return Truth(mechanism, question, claimed, second, is_bound=True)
+        second = second_epsilon_of_counts(counts(plan, against), query.delta, releases(plan))
+        return Truth(mechanism, query, claimed, second, is_bound=True)
     asked = filter(MECHANISMS[mechanism].reads, plans)  # a record pays for those that ask its section
     found = [release for plan in asked for release in releases(plan)]
-    return Truth(mechanism, question, claimed, second_epsilon(found, question.delta))
+    return Truth(mechanism, query, claimed, second_epsilon(found, query.delta))
 
 
-def grid() -> Iterator[tuple[str, AuditQuestion]]:
+def grid() -> Iterator[tuple[str, AuditQuery]]:
     """Yield every mechanism at every epsilon of the page."""
     for mechanism in (*MECHANISMS, LOCAL_SGD):
         for epsilon in EPSILONS:
-            yield mechanism, AuditQuestion(epsilon, DELTA, RECORDS, default_rounds(mechanism))
+            yield mechanism, AuditQuery(epsilon, DELTA, RECORDS, default_rounds(mechanism))
 
 
 def reproduce_truth(
@@ -97,11 +97,11 @@ def reproduce_truth(
     out.mkdir(parents=True, exist_ok=True)
     wanted = list(grid())
     rows: list[tuple[Truth, AuditReport]] = []
-    for mechanism, question in wanted:
-        truth = truth_of(mechanism, question)
+    for mechanism, query in wanted:
+        truth = truth_of(mechanism, query)
         truth.require_agreement()
-        runs = 3 if quick else math.ceil(require_positive("effort", effort) * default_runs(mechanism, question))
-        rows.append((truth, audit(mechanism, question, runs=runs)))
+        runs = 3 if quick else math.ceil(require_positive("effort", effort) * default_runs(mechanism, query))
+        rows.append((truth, audit(mechanism, query, runs=runs)))
         watch(len(rows), len(wanted))
     page = out / "privacy-truth.md"
     size = "" if effort == 1 else f" --effort {effort:g}"

@@ -1,8 +1,6 @@
 """A schema for records that are given as numbers already: what a plan needs where there is no table."""
 
-from ringfence.protocol.columns import Categorical, Column, Numeric
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.schema import Geometry, Schema
+from ringfence.protocol import Categorical, Column, Geometry, Loss, Numeric, Schema
 
 
 def schema_of(geometry: Geometry, loss: Loss) -> Schema:

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.protocol.domain import WholeSpace
+from ringfence.protocol import WholeSpace
 from ringfence.research.experiments import curves
 from ringfence.research.experiments.curves import Candidate, CurvePoint, Grid, Runner, TrialData
 from ringfence.research.experiments.mnist import MNIST
@@ -57,15 +57,17 @@ def _problem(trial: int, data_dir: Path | None) -> TrialData:
 
 @dataclass(frozen=True)
 class Paced(Candidate):
-    """Acceleration's setting: its step is the pace υ."""
+    """Setting of an accelerated run: its step is the inverse step scale υ."""
 
     def __str__(self) -> str:
         return f"pace {self.step:.3g}, clip {self.clip:.3g}"
 
 
 def _accelerated_tuned(problem: TrialData, *, seed: int) -> CurvePoint:
-    """Choose pace and clip by the training loss, averaged over runs; then run the best with fresh noise."""
-    candidates = [Paced(pace * problem.smoothness, clip * problem.lipschitz) for pace, clip in product(PACES, CLIPS)]
+    """Choose inverse step scale and clip by the mean training loss; then run the best with fresh noise."""
+    candidates = [
+        Paced(upsilon * problem.smoothness, clip * problem.lipschitz) for upsilon, clip in product(PACES, CLIPS)
+    ]
     return curves.select(problem, EPSILON, EPSILON, candidates, _runner(problem), seed, REPEATS)
 
 
@@ -75,11 +77,11 @@ def _runner(problem: TrialData) -> Runner:
 
     def run(candidates: Sequence[Candidate], seeds: Sequence[int]) -> Any:
         count = len(candidates) * len(seeds)
-        pace, clip = (np.tile([getattr(c, name) for c in candidates], len(seeds)) for name in ("step", "clip"))
+        upsilon, clip = (np.tile([getattr(c, name) for c in candidates], len(seeds)) for name in ("step", "clip"))
         zeros = jnp.zeros((count, 1), dtype=jnp.float32)
         settings = accelerated.Settings(
             stage=jnp.zeros((count, problem.rounds), dtype=jnp.int32),
-            pace=jnp.asarray(pace[:, None], dtype=jnp.float32),
+            upsilon=jnp.asarray(upsilon[:, None], dtype=jnp.float32),
             penalty=zeros,
             recentre=zeros,
             ridge=zeros[:, 0],

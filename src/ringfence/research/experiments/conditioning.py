@@ -6,12 +6,12 @@ linear in the state and the gradient; applied to unit vectors they give the matr
 bias and variance of the output. Nothing is sampled.
 
 Strongly convex: h is evenly spaced in logarithms from 1/κ to 1, the schedules know μ = 1/κ, and c = s·μ²D₀²: noise
-moves the solution by the same share of D₀ whatever κ is. Convex: h reaches down to 10⁻⁴, the schedules are told μ = 0,
+moves the solution by the same share of D₀ whatever κ is. Convex: h reaches down to 10⁻⁴, the schedules assume μ = 0,
 and βD₀² is `ratio` times D₀√c, the order of the error that noise causes.
 
-Preconditioned descent is told H's eigenvectors, and its eigenvalues to a factor of 2: h_j/ĥ_j = 2^sin(j). It asks
+Preconditioned descent knows H's eigenvectors, and its eigenvalues to a factor of 2: h_j/ĥ_j = 2^sin(j). It asks
 along A = Ĥ^−½. A clip in proportion to gradients' typical length, and with it the noise's variance, is
-tr(AHAᵀ)/tr(H) times that along the columns (docs/preconditioned.md, "Why these axes").
+tr(AHAᵀ)/tr(H) times that along the columns (docs/algorithms.md, "Why these axes").
 """
 
 import math
@@ -23,12 +23,9 @@ import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.protocol.algorithms import Preconditioned
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.axes import MatrixAxes
-from ringfence.protocol.losses import Squared
+from ringfence.protocol import FloatArray, MatrixAxes, Preconditioned, Squared
 from ringfence.server.algorithms import accelerated, minibatch, preconditioned
-from ringfence.server.survey import STEPS, descent, points_averaged
+from ringfence.server.algorithms.survey import STEPS, averaged_iterates, descent_errors
 from ringfence.simulation.cells import Cell, Row, Value, cells
 
 STRONG, CONVEX = "strongly convex", "convex"
@@ -46,7 +43,7 @@ NOISE = 1e-3
 """s: c in units of μ²D₀², strongly convex."""
 FLATTEST = 1e-4
 MISJUDGED = 2.0
-"""The largest factor by which eigenvalues are taken too large or too small where they are told."""
+"""The largest factor by which eigenvalues are taken too large or too small where they are known."""
 REACHED = 1.1
 """A run has reached its floor when its excess is at most this many times the least over all numbers of rounds."""
 FINENESS = 1.05
@@ -55,7 +52,7 @@ FINENESS = 1.05
 
 @dataclass(frozen=True)
 class Quadratic:
-    """A problem of the module's text: eigenvalues h, c, and the strong convexity that the schedules are told."""
+    """A problem of the module's text: eigenvalues h, c, and the strong convexity that the schedules assume."""
 
     eigenvalues: FloatArray
     noise: float
@@ -66,7 +63,7 @@ class Quadratic:
         return self.noise * rounds
 
     def whitened(self) -> FloatArray:
-        """Return the curvatures along the axes that are thought to be whitened."""
+        """Return the curvatures along the approximately whitened axes."""
         return np.asarray(MISJUDGED ** np.sin(np.arange(len(self.eigenvalues))))
 
     def whitened_variance(self, rounds: int) -> float:
@@ -144,7 +141,7 @@ def settings(quadratic: Quadratic, algorithm: str, rounds: int) -> minibatch.Set
     """Return the schedule that theory has for so many rounds.
 
     Minibatch SGD: P8 with a strong convexity, P6' without; L = βD₀ unless only the variance is counted. Accelerated:
-    pace β with a strong convexity, else the pace with the least bound.
+    υ = β with a strong convexity, else the υ with the least bound.
     """
     mu, variance = quadratic.convexity, quadratic.variance(rounds)
     if algorithm in (MINIBATCH, MINIBATCH_BY_VARIANCE):
@@ -158,16 +155,16 @@ def settings(quadratic: Quadratic, algorithm: str, rounds: int) -> minibatch.Set
             step = min(1.0 if counts_gradient else 0.5, 1 / math.sqrt(rounds * moment))
         return minibatch.Settings(step, 0.0, 0.0, 1 / (1 - mu * step), mu)
     if algorithm == STAGES:
-        stages = [(stage.rounds, stage.pace) for stage in _stages(quadratic, rounds).stages]
+        stages = [(stage.rounds, stage.upsilon) for stage in _stages(quadratic, rounds).stages]
     elif mu:
         stages = [(rounds, 1.0)]
     else:
-        pace = loss_bounds.accelerated_pace(smoothness=1.0, distance=1.0, rounds=rounds, variance=variance)
-        stages = [(rounds, pace)]
+        upsilon = loss_bounds.accelerated_upsilon(smoothness=1.0, distance=1.0, rounds=rounds, variance=variance)
+        stages = [(rounds, upsilon)]
     zeros = np.zeros(len(stages))
     return accelerated.Settings(
         stage=np.repeat(np.arange(len(stages)), [length for length, _ in stages]),
-        pace=np.array([pace for _, pace in stages]),
+        upsilon=np.array([upsilon for _, upsilon in stages]),
         penalty=zeros,
         recentre=zeros,
         ridge=mu,
@@ -180,7 +177,7 @@ def preconditioned_settings(quadratic: Quadratic, rounds: int) -> preconditioned
     """Return the axes, and the step with the least expected excess among those that a survey compares."""
     axes = MatrixAxes(np.diag((quadratic.whitened() / quadratic.eigenvalues) ** 0.5))
     step, _, _ = _preconditioned(quadratic, rounds)
-    skip = rounds - points_averaged(Squared(), rounds)
+    skip = rounds - averaged_iterates(Squared(), rounds)
     return preconditioned.Settings(axes, step, Preconditioned().momentum, 0.0, skip)
 
 
@@ -190,7 +187,9 @@ def _preconditioned(quadratic: Quadratic, rounds: int) -> tuple[float, float, fl
     noise = quadratic.whitened_variance(rounds) / len(h)
     found = []
     for step in STEPS:
-        left, gathered = descent(q, step, Preconditioned().momentum, rounds, points_averaged(Squared(), rounds))
+        left, gathered = descent_errors(
+            q, step, Preconditioned().momentum, rounds, averaged_iterates(Squared(), rounds)
+        )
         found.append((step, float(np.mean(h * left**2)) / 2, float(np.sum(q * gathered**2)) * noise / 2))
     return min(found, key=lambda own: own[1] + own[2])
 
@@ -204,7 +203,7 @@ def _minibatch(quadratic: Quadratic, settings: minibatch.Settings, R: int) -> tu
     one, none = np.ones_like(h), np.zeros_like(h)
     # Rows: a state with weights 1, one with total 1, and one that is 0 and hears noise of 1.
     state = minibatch.State(np.stack([one, none, none]), np.zeros((3, len(h))), np.stack([none, one, none]), 0.0, 0.0)
-    gradient = (h - mu) * minibatch.query(settings, state, 1) + np.stack([none, none, one])
+    gradient = (h - mu) * minibatch.query_weights(settings, state, 1) + np.stack([none, none, one])
     after = minibatch.step(settings, lambda point, _: point, state, gradient, 1)
     matrix, noise = _unstacked(after.weights, after.total)
     power, spread = _compose(matrix, noise[:, None] * noise[None], R)
@@ -240,15 +239,15 @@ def _accelerated(quadratic: Quadratic, settings: accelerated.Settings) -> tuple[
     """Return the output's mean for a start of 1, and its variance for noise of variance 1, in every coordinate."""
     h, mu = quadratic.eigenvalues, quadratic.convexity
     one, none = np.ones_like(h), np.zeros_like(h)
-    # Rows: a state with point 1, one with model 1, and one that is 0 and hears noise of 1.
+    # Rows: a state with iterate 1, one with model 1, and one that is 0 and gets noise of 1.
     state = accelerated.init(np.zeros((3, len(h))))
-    points, models, heard = np.stack([one, none, none]), np.stack([none, one, none]), np.stack([none, none, one])
+    points, models, unit_noise = (np.stack(rows) for rows in ([one, none, none], [none, one, none], [none, none, one]))
     mean, spread = np.ones((2, len(h))), np.zeros((2, 2, len(h)))
     for round in range(len(settings.stage)):
-        state = state._replace(point=points, model=models)
-        gradient = (h - mu) * accelerated.query(settings, state, round) + heard
+        state = state._replace(iterate=points, model=models)
+        gradient = (h - mu) * accelerated.query_weights(settings, state, round) + unit_noise
         state = accelerated.step(settings, lambda point, _: point, state, gradient, round)
-        matrix, noise = _unstacked(state.point, state.model)
+        matrix, noise = _unstacked(state.iterate, state.model)
         mean = matrix[:, 0] * mean[0] + matrix[:, 1] * mean[1]
         spread = _conjugated(matrix, spread) + noise[:, None] * noise[None]
     return mean[1], spread[1, 1]

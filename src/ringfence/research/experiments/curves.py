@@ -20,18 +20,13 @@ from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.sampling import run_events
 from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.plan import Participation, Plan
-from ringfence.protocol.sampling import SamplingName, sampling_named
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import FloatArray, Geometry, Loss, Participation, Plan, SamplingName, WholeSpace, sampling_named
 from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.theory import paper
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
 from ringfence.simulation.local import LocalRuns, local_sgd, local_sgd_sigma
-from ringfence.simulation.preliminary import learned
+from ringfence.simulation.trials import simulated_state
 
 CHUNK = 256
 """Runs that are simulated side by side: enough to fill the matrix products, few enough to bound memory."""
@@ -163,7 +158,7 @@ def ringfence_untuned(problem: TrialData, epsilons: Sequence[float], *, seed: in
                 participation=problem.participation,
             ),
         )
-        known = [learned(plan, problem.silos, own) for own in seeds]
+        known = [simulated_state(plan, problem.silos, own) for own in seeds]
         streams, runs = engine.from_plans([plan] * repeats, seeds, learned=known)
         weights = engine.simulate(engine.Rules.of(plan), data, streams, runs)
         loss, error = (float(scores.mean()) for scores in losses_and_errors(problem, weights))

@@ -17,15 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ringfence.features import PublicComponents, Scattering
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import Categorical, Vector
-from ringfence.protocol.encoding import encode_features
-from ringfence.protocol.losses import Softmax
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import Categorical, FloatArray, Plan, Schema, Softmax, Vector
+from ringfence.protocol.schema.encoding import encode_features
 from ringfence.research import datasets
 from ringfence.research.experiments import personal
 from ringfence.research.experiments.features_page import (
@@ -44,6 +39,7 @@ from ringfence.research.markdown import command
 from ringfence.simulation import trials
 from ringfence.simulation.cells import Cell, Row, cells
 from ringfence.sources.cells import ArrayCells
+from ringfence.sources.features import PublicComponents, Scattering
 
 DIGITS, SILOS, DELTA, POWER = 10, 10, 1e-5, 0.9
 RUNS = 10
@@ -118,7 +114,7 @@ def _task(quick: bool, data_dir: Path | None, block: list[Cell]) -> list[Row]:
         return [_row(problem, *personal.federation(whole, epsilon), plan_for(problem, silos, trusted, epsilon).steps)]
     plan = plan_for(problem, silos, trusted, epsilon)
     charged = max(terms.guarantees[0].epsilon for terms in plan.silos)
-    learned = trials.weights(plan, silos, [int(cell["trial"]) for cell in block])
+    learned = trials.simulated_weights(plan, silos, [int(cell["trial"]) for cell in block])
     return [_row(problem, charged, weights, plan.steps) for weights in learned]
 
 

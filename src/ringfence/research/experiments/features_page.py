@@ -74,7 +74,7 @@ def _draw(rows: Sequence[Row], stem: Path) -> None:
 def _parts(rows: Sequence[Row], size: str, line: str) -> list[str]:
     head = (
         "# Ten digits from public features\n\nWhat `ringfence train` reaches on images that are first turned into "
-        f"public features, in a [`vector`](../../features.md) column. {size}\n\nEvery epsilon is for each record "
+        f"public features, in a [`vector`](../../tables.md) column. {size}\n\nEvery epsilon is for each record "
         "(image), under replacing one, with delta = 1e-5, for everything that its silo sends in this one plan, which "
         "is fixed in advance. Where nobody is trusted it holds against anyone who sees that; with a shuffler against "
         "the server and one other silo, as long as the shuffler does not collude with them."

@@ -1,7 +1,7 @@
 """Figures, tables and cells of an experiment, from the rows of its sweep.
 
 Private curves stand at the epsilon they truly cost, not at the one they were asked for: a recipe that adds too
-little noise moves to the right. All output depends on the set of rows only, not on the order in which a sweep
+little noise is drawn further right. All output depends on the set of rows only, not on the order in which a sweep
 finished them, and is the same byte for byte each time, so a changed file means a changed result.
 """
 

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Squared
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import FloatArray, Schema, Squared, parse_schema
 from ringfence.research import datasets, federate
 from ringfence.research.experiments import tables
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
@@ -76,7 +74,7 @@ def _paper_schema() -> Schema:
 
 
 def build(panel: str, trial: int, data_dir: Path | None) -> Trial:
-    """Sort by charges, cut into silos, hold out a fifth of each."""
+    """Sort by charges, divide into silos, hold out a fifth of each."""
     silos, asked = PANELS[panel]
     ours, paper_features, dollars = _table(data_dir)
     choices = np.random.default_rng([trial, 2])

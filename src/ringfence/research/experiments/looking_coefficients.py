@@ -11,24 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.inference.asking import first, following
-from ringfence.inference.coefficients import CoefficientInterval, SiloAnswer, intervals, pooled
-from ringfence.planning.defaults import loss as usual_loss
+from ringfence.estimates.coefficients import (
+    CoefficientInterval,
+    SiloMoments,
+    coefficient_intervals,
+    first_moment_request,
+    next_moment_request,
+    pooled_moments,
+)
+from ringfence.model.summary import coefficients_in_table_units
+from ringfence.planning.defaults import default_loss
+from ringfence.planning.query_plans import make_summary_plan
 from ringfence.planning.request import Member
-from ringfence.planning.summaries import make_summary
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import Ball
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Gradient, SecondMoments
-from ringfence.protocol.questions.second_moments import Asked
-from ringfence.protocol.sampling import Full
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import (
+    Ball,
+    FloatArray,
+    Full,
+    Gradient,
+    Guarantee,
+    MinibatchSGD,
+    Plan,
+    Schema,
+    SecondMoments,
+    SiloTerms,
+    Stage,
+    StageTerms,
+    Training,
+    pack,
+    parse_schema,
+)
+from ringfence.protocol.queries.second_moments import MomentsArgument
 from ringfence.research.markdown import table
-from ringfence.silo.questions.second_moments import factors
-from ringfence.summary import in_table_units
+from ringfence.silo.queries.second_moments import factors
 
 SILOS, RECORDS, EPSILON = 5, 2_000, 1.0
 FEATURES = ("x1", "x2", "x3", "x4", "x5")
@@ -88,7 +102,7 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
             f"{row['coverage']:.1%}",
             f"{row['least_coverage']:.1%} to {row['most_coverage']:.1%}",
             "" if row["inflation"] is None else f"{row['inflation']:.2f}",
-            f"{row['cannot_be_told']:.1%}",
+            f"{row['unreported']:.1%}",
         ]
         for row in coefficient_rows(runs, seed=SEED, watch=watch)
     ]
@@ -109,7 +123,7 @@ def _row(design: Design, labels: bool, runs: int, random: np.random.Generator) -
         features, targets = draw(design, labels, RECORDS, random)
         found.append(private_intervals(plan, features, targets, random, by_silo=design.drawn))
         plain.append(_errors(plan, features, targets)[1])
-    told = np.array([[one.is_told for one in run] for run in found])
+    known = np.array([[one.is_known for one in run] for run in found])
     holds = np.array([[one.low <= exact <= one.high for one, exact in zip(run, truth, strict=True)] for run in found])
     ratio = np.array([[one.error for one in run] for run in found]) / np.array(plain)
     return {
@@ -121,7 +135,7 @@ def _row(design: Design, labels: bool, runs: int, random: np.random.Generator) -
         "least_coverage": float(holds.mean(axis=0).min()),
         "most_coverage": float(holds.mean(axis=0).max()),
         "inflation": None if design.drawn else float(np.median(ratio, axis=0).max()),
-        "cannot_be_told": float(1 - told.mean()),
+        "unreported": float(1 - known.mean()),
     }
 
 
@@ -131,12 +145,12 @@ def summary_plan(labels: bool, *, epsilon: float = EPSILON, records: int = RECOR
     target = {"type": "categorical", "categories": ["no", "yes"]} if labels else number
     data = parse_schema({"columns": {**dict.fromkeys(FEATURES, number), "y": target}}, target="y")
     members = [Member(f"silo{number}", records, epsilon) for number in range(SILOS)]
-    return make_summary(_trained(data), pack(np.zeros(data.width)), members)
+    return make_summary_plan(_trained(data), pack(np.zeros(data.width)), members)
 
 
 def _trained(data: Schema) -> Plan:
     """Return some plan that weights of 0 can have come from."""
-    training = Training(loss=usual_loss(data), domain=Ball(radius=1.0), algorithm=MinibatchSGD(step=1.0))
+    training = Training(loss=default_loss(data), domain=Ball(radius=1.0), algorithm=MinibatchSGD(step=1.0))
     terms = SiloTerms(
         name="silo",
         records=1,
@@ -144,8 +158,8 @@ def _trained(data: Schema) -> Plan:
         guarantees=(Guarantee(epsilon=1.0, delta=1e-6),),
         stages=(StageTerms(batch=1, sigma=1.0),),
     )
-    stage = Stage(question=Gradient(clip=1.0), rounds=1, sampling=Full())
-    return Plan(run="untrained", data=data, training=training, stages=(stage,), sums="exact", silos=(terms,))
+    stage = Stage(query=Gradient(clip=1.0), rounds=1, sampling=Full())
+    return Plan(run="untrained", data=data, training=training, stages=(stage,), silos=(terms,))
 
 
 def draw(design: Design, labels: bool, records: int, random: np.random.Generator) -> Table:
@@ -175,39 +189,41 @@ def private_intervals(
     plan: Plan, features: FloatArray, targets: FloatArray, random: np.random.Generator, *, by_silo: bool = False
 ) -> list[CoefficientInterval]:
     """Return what a summary of that table finds."""
-    (stage,), question = plan.stages, plan.stages[0].question
-    if not isinstance(question, SecondMoments):
+    (stage,), query = plan.stages, plan.stages[0].query
+    if not isinstance(query, SecondMoments):
         raise TypeError("not the plan of a summary")
     sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
 
-    def answers(asked: Asked, rounds: int) -> Mapping[str, SiloAnswer]:
+    def answers(asked: MomentsArgument, rounds: int) -> Mapping[str, SiloMoments]:
         exact = exact_answers(plan, asked, features, targets)
         noise = random.standard_normal(exact.shape) / np.sqrt(rounds)
         return {
-            terms.name: SiloAnswer(terms.weight, sigma[terms.name], row + sigma[terms.name] * own, rounds)
+            terms.name: SiloMoments(terms.weight, sigma[terms.name], row + sigma[terms.name] * own, rounds)
             for terms, row, own in zip(plan.silos, exact, noise, strict=True)
         }
 
-    asked = first(question, plan)
-    for _ in range(question.pilots):
-        asked = following(plan, asked, *pooled(answers(asked, 1))[:2])
-    half = (stage.rounds - question.pilots) // 2
+    asked = first_moment_request(query, plan)
+    for _ in range(query.pilots):
+        asked = next_moment_request(plan, asked, *pooled_moments(answers(asked, 1))[:2])
+    half = (stage.rounds - query.pilots) // 2
     one = answers(asked, half)
-    then = asked._replace(weights=following(plan, asked, *pooled(one)[:2]).weights)
+    then = asked._replace(weights=next_moment_request(plan, asked, *pooled_moments(one)[:2]).weights)
     both = {
         name: own._replace(answer=(own.answer + one[name].answer) / 2, rounds=2 * half)
         for name, own in answers(then, half).items()
     }
     at = asked._replace(weights=(asked.weights + then.weights) / 2)
-    _, functions, offsets = in_table_units(plan)
-    return intervals(at, both, len(targets), functions, offsets, level=0.95, by_silo=by_silo)
+    _, functions, offsets = coefficients_in_table_units(plan)
+    return coefficient_intervals(at, both, len(targets), functions, offsets, level=0.95, by_silo=by_silo)
 
 
-def exact_answers(plan: Plan, asked: Asked, features: FloatArray, targets: FloatArray) -> FloatArray:
+def exact_answers(plan: Plan, asked: MomentsArgument, features: FloatArray, targets: FloatArray) -> FloatArray:
     """Return every silo's answer without noise, of silos of equal sizes."""
     along = features @ asked.axes.T
-    v, bend, pull = factors(plan.loss, asked, scores=features @ asked.weights[:, None], along=along, targets=targets)
-    v, bend, pull = (array.reshape(len(plan.silos), -1, *array.shape[1:]) for array in (v, bend, pull))
+    v, curvature, pull = factors(
+        plan.loss, asked, scores=features @ asked.weights[:, None], along=along, targets=targets
+    )
+    v, curvature, pull = (array.reshape(len(plan.silos), -1, *array.shape[1:]) for array in (v, curvature, pull))
     one, other = np.triu_indices(v.shape[2])
     scale = np.where(one == other, np.sqrt(0.5), 1.0)
 
@@ -216,7 +232,7 @@ def exact_answers(plan: Plan, asked: Asked, features: FloatArray, targets: Float
         return sums
 
     gradient = np.matmul(pull[:, None, :], v)[:, 0]
-    means: FloatArray = np.concatenate([squares(bend), gradient, squares(pull**2)], axis=1) / v.shape[1]
+    means: FloatArray = np.concatenate([squares(curvature), gradient, squares(pull**2)], axis=1) / v.shape[1]
     return means
 
 

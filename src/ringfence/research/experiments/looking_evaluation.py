@@ -10,22 +10,30 @@ from scipy.stats import rankdata
 
 from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
-from ringfence.metrics.estimates import found_by
-from ringfence.metrics.evaluate import evaluated
-from ringfence.metrics.report import Evaluated
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.losses import Logistic, Loss, Softmax, Squared
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
-from ringfence.protocol.questions import Evaluation
-from ringfence.protocol.sampling import Full
-from ringfence.protocol.schema import parse_schema
+from ringfence.estimates.answers import read_rounds
+from ringfence.estimates.evaluation import model_metrics
+from ringfence.estimates.metrics import ModelMetrics
+from ringfence.protocol import (
+    Evaluation,
+    FloatArray,
+    Full,
+    Guarantee,
+    Logistic,
+    Loss,
+    Plan,
+    SiloTerms,
+    Softmax,
+    Squared,
+    Stage,
+    StageTerms,
+    pack,
+    parse_schema,
+)
 from ringfence.research.markdown import bullets, table
-from ringfence.server.learned import Answers, Learned
-from ringfence.server.questions.evaluation import Evaluations, argument, receive
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.server.queries.evaluation import EvaluationFindings, argument, receive
+from ringfence.server.state import RoundAnswers, ServerState
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 EPSILON, DELTA, SILOS, ROUNDS, RUNS = 1.0, 1e-6, 4, 2, 200
 OTHER_SIZES, POPULATION = (100, 300, 3000), 200_000
@@ -33,7 +41,7 @@ REACH = 100.0
 """The largest score that the schema's bounds allow; it is the only feature, and the model's weight is 1."""
 
 Data = tuple[FloatArray, FloatArray]
-Ruler = Mapping[str, FloatArray]
+BinEdges = Mapping[str, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -102,8 +110,8 @@ def plan_of(design: str, records: int) -> Plan:
     }[loss.target_kind]
     scores = {f"score {each}": number for each in range(loss.outputs)}
     data = parse_schema({"columns": {**scores, "target": target}, "intercept": 0.0}, target="target")
-    question = Evaluation(weights=pack(np.eye(loss.outputs).reshape(-1)))
-    stage = Stage(question=question, rounds=ROUNDS, sampling=Full())
+    query = Evaluation(weights=pack(np.eye(loss.outputs).reshape(-1)))
+    stage = Stage(query=query, rounds=ROUNDS, sampling=Full())
 
     def terms(name: str, sigma: float) -> SiloTerms:
         claim = Guarantee(epsilon=EPSILON, delta=DELTA)
@@ -112,7 +120,7 @@ def plan_of(design: str, records: int) -> Plan:
 
     def plan(sigma: float) -> Plan:
         silos = tuple(terms(f"silo {each}", sigma) for each in range(SILOS))
-        return Plan(run="looking", data=data, model_loss=loss, stages=(stage,), sums="exact", silos=silos)
+        return Plan(run="looking", data=data, model_loss=loss, stages=(stage,), silos=silos)
 
     draft = plan(1.0)
     return plan(
@@ -122,27 +130,27 @@ def plan_of(design: str, records: int) -> Plan:
     )
 
 
-def evaluate(plan: Plan, silos: Mapping[str, Data], random: np.random.Generator) -> tuple[Evaluated, Ruler]:
-    """Evaluate as silos and server do, with Gaussian noise of the plan's size; and return the last ruler."""
-    question, learned = plan.stages[0].question, Learned.nothing(plan)
-    assert isinstance(question, Evaluation)  # noqa: S101 (`plan_of` asks no other)
+def evaluate(plan: Plan, silos: Mapping[str, Data], random: np.random.Generator) -> tuple[ModelMetrics, BinEdges]:
+    """Evaluate as silos and server do, with Gaussian noise of the plan's size; and return the last bin_edges."""
+    query, learned = plan.stages[0].query, ServerState.initial(plan)
+    assert isinstance(query, Evaluation)  # noqa: S101 (`plan_of` asks no other)
     for round in range(plan.rounds):
-        asked = argument(question, learned, round)
+        asked = argument(query, learned, round)
         each = {}
         for terms in plan.silos:
             features, targets = silos[terms.name]
             exact = compute(
-                question, plan, asked, Records(plan.data, features, targets), np.ones(terms.records), terms.records
+                query, plan, asked, Records(plan.data, features, targets), np.ones(terms.records), terms.records
             )
             each[terms.name] = exact + terms.stages[0].sigma * random.normal(size=len(exact))
-        learned = receive(question, learned, Answers(0, round, round, list(each), np.zeros(0), each))
-    found = learned.findings[question.name]
-    rounds = found.rounds if isinstance(found, Evaluations) else ()
-    return evaluated(found_by(question, plan, rounds)), question.read(plan, rounds[-1].argument).ruler
+        learned = receive(query, learned, RoundAnswers(0, round, round, list(each), np.zeros(0), each))
+    found = learned.findings[query.name]
+    rounds = found.rounds if isinstance(found, EvaluationFindings) else ()
+    return model_metrics(read_rounds(query, plan, rounds)), query.read(plan, rounds[-1].argument).bin_edges
 
 
-def exact_figures(loss: Loss, data: Data) -> dict[str, float]:
-    """Return the figures of records, as anybody would compute them who may look at these."""
+def exact_metrics(loss: Loss, data: Data) -> dict[str, float]:
+    """Return the exact metrics of records."""
     scores, targets = data
     if loss.target_kind == "number":
         error = np.abs(scores[:, 0] - targets)
@@ -170,14 +178,14 @@ def exact_figures(loss: Loss, data: Data) -> dict[str, float]:
     }
 
 
-def cut_figures(loss: Loss, data: Data, ruler: Ruler) -> dict[str, float]:
-    """Return the figures that depend on where errors and losses are cut."""
+def clipped_metrics(loss: Loss, data: Data, bin_edges: BinEdges) -> dict[str, float]:
+    """Return the metrics that depend on the clipping of errors and losses."""
     if loss.target_kind == "number":
-        error = np.minimum(np.abs(data[0][:, 0] - data[1]), ruler["squared"][0])
-        return {"RMSE of cut errors": math.sqrt(np.mean(error**2))}
-    figures = {"log loss": float(np.mean(np.minimum(loss.values(*data), ruler["loss"][0])))}
+        error = np.minimum(np.abs(data[0][:, 0] - data[1]), bin_edges["squared"][0])
+        return {"RMSE of clipped errors": math.sqrt(np.mean(error**2))}
+    figures = {"log loss": float(np.mean(np.minimum(loss.values(*data), bin_edges["loss"][0])))}
     if loss.target_kind == "label":
-        below, above = np.split(ruler["scores"], 2)
+        below, above = np.split(bin_edges["scores"], 2)
         score = data[0][:, 0]
         bins = np.searchsorted(np.concatenate([-below[::-1], [0.0], above]), score) // 4
         apart = np.bincount(bins, 1 / (1 + np.exp(-score)) - (data[1] > 0))
@@ -188,13 +196,13 @@ def cut_figures(loss: Loss, data: Data, ruler: Ruler) -> dict[str, float]:
 @dataclass(frozen=True)
 class Precision:
     """Of a figure in some runs: its root mean square error against the records' own, how often the interval covered
-    the population's, how wide it was on average, and how often the figure could not be told."""
+    the population's, how wide it was on average, and how often it was too noisy to report."""
 
     truth: float
     error: float
     covered: float
     width: float
-    untold: float
+    unreported: float
 
 
 def measure(design: str, records: int, runs: int, seed: int = 0, population: int = POPULATION) -> dict[str, Precision]:
@@ -203,28 +211,32 @@ def measure(design: str, records: int, runs: int, seed: int = 0, population: int
     loss, draw = DESIGNS[design].loss, DESIGNS[design].draw
     everybody = draw(random, population)
     seen: dict[str, list[tuple[float, float, float, float]]] = {}
-    truths = exact_figures(loss, everybody)
+    truths = exact_metrics(loss, everybody)
     for _ in range(runs):
         silos = {terms.name: draw(random, records) for terms in plan.silos}
-        found, ruler = evaluate(plan, silos, random)
+        found, bin_edges = evaluate(plan, silos, random)
         scores, targets = (np.concatenate(parts) for parts in zip(*silos.values(), strict=True))
         sample = scores, targets
-        truths |= cut_figures(loss, everybody, ruler)
-        for name, own in (exact_figures(loss, sample) | cut_figures(loss, sample, ruler)).items():
-            figure = found.figure(name)
-            if figure.value is None or figure.low is None or figure.high is None:
+        truths |= clipped_metrics(loss, everybody, bin_edges)
+        for name, own in (exact_metrics(loss, sample) | clipped_metrics(loss, sample, bin_edges)).items():
+            metric = found.metric(name)
+            if metric.value is None or metric.low is None or metric.high is None:
                 seen.setdefault(name, []).append((math.nan, math.nan, math.nan, 1.0))
             else:
-                covered = figure.low <= truths[name] <= figure.high
-                seen.setdefault(name, []).append((figure.value - own, float(covered), figure.high - figure.low, 0.0))
+                covered = metric.low <= truths[name] <= metric.high
+                seen.setdefault(name, []).append((metric.value - own, float(covered), metric.high - metric.low, 0.0))
     result = {}
     for name, rows in seen.items():
-        error, covered, width, untold = np.array(rows).T
-        told = untold == 0
-        if np.any(told):
-            rms = float(np.sqrt(np.mean(error[told] ** 2)))
+        error, covered, width, unreported = np.array(rows).T
+        known = unreported == 0
+        if np.any(known):
+            rms = float(np.sqrt(np.mean(error[known] ** 2)))
             result[name] = Precision(
-                truths[name], rms, float(np.mean(covered[told])), float(np.mean(width[told])), float(np.mean(untold))
+                truths[name],
+                rms,
+                float(np.mean(covered[known])),
+                float(np.mean(width[known])),
+                float(np.mean(unreported)),
             )
         else:
             result[name] = Precision(truths[name], math.nan, math.nan, math.nan, 1.0)
@@ -242,8 +254,8 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
         for name, found in measure(design, records, runs, number, population).items():
             relative = found.error / abs(found.truth) if found.truth else math.nan
             numbers = f"{found.truth:.4f}", f"{found.error:.4f}", f"{relative:.1%}", f"{found.covered:.1%}"
-            told = ["" if "nan" in text else text for text in (*numbers, f"{found.width:.4f}")]
-            lines.append([design, str(records), name, *told, f"{found.untold:.0%}"])
+            known = ["" if "nan" in text else text for text in (*numbers, f"{found.width:.4f}")]
+            lines.append([design, str(records), name, *known, f"{found.unreported:.0%}"])
             if records == 1000 and name in GOALS:
                 reached = relative if name == "RMSE" else found.error
                 missed += [f"{design}: {name} errs by {reached:.2g}"] * (reached > GOALS[name])
@@ -273,7 +285,7 @@ _WORDS = (
     f"leaves an error of {RARE_AUC:.3f} in the mean of {SILOS} silos.\n\nAn RMSE, MAE or R² of errors that are not "
     "clipped depends on how large the few beyond the threshold are, which noise must hide. Their intervals allow for "
     "any tail in which errors x times the threshold are at most 1/x³ as frequent as those beyond the threshold, so "
-    "for lighter tails they cover more than 95 %; the RMSE of cut errors assumes nothing. An average precision's "
+    "for lighter tails they cover more than 95 %; the RMSE of clipped errors assumes nothing. An average precision's "
     "interval comes from bands that hold at all thresholds at once, and an expected calibration error's adds up the "
     "errors of all bins: both cover more than 95 % too. So do intervals near a bound: if noise puts a value beyond it "
     "(an AUC above 1), the interval moves to the bound with it.\n\nWith 1,000 records in each silo an accuracy should "

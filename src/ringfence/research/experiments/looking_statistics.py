@@ -12,19 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringfence.planning.one_question import make_survey
+from ringfence.estimates.statistics import CategoryShares, DataSummary, Estimate, NumericSummary
+from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import Reading
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Statistics
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import FloatArray, Plan, Statistics, parse_schema
+from ringfence.protocol.schema.columns.base import Reading
 from ringfence.research.markdown import table
-from ringfence.server.learned import Findings
-from ringfence.server.questions.statistics import tables
-from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.server.queries.statistics import statistics_of_run
+from ringfence.server.state import Findings
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 SILOS, RECORDS, EPSILON, DELTA, RUNS, QUICK_RUNS = 4, 1000, 1.0, 1e-6, 200, 3
 LARGE = 400_000
@@ -66,7 +63,7 @@ def statistics_rows(
     for run in range(runs):
         silos = {terms.name: _drawn(random, RECORDS) for terms in plan.silos}
         each = {name: _answer(plan, cells, random) for name, cells in silos.items()}
-        made = tables(plan, {"statistics": Findings(np.zeros(0), 0.0, 1.0, each)})
+        made = statistics_of_run(plan, {"statistics": Findings(np.zeros(0), 0.0, 1.0, each)})
         first = next(iter(silos))
         looks = {"one silo": (made.silos[first], silos[first]), "all silos": (made.together, _joined(silos))}
         for of, (summary, cells) in looks.items():
@@ -101,7 +98,7 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
     ]  # fmt: skip
     return (
         f"{SILOS} silos of {RECORDS} records, epsilon {EPSILON:g}, delta {DELTA:g}, {len(NUMBERS)} numeric and "
-        f"{len(CATEGORIES)} categorical columns in one question; {runs} runs. Errors are distances from the exact "
+        f"{len(CATEGORIES)} categorical columns in one query; {runs} runs. Errors are distances from the exact "
         "figure of the same records: those of shares in percent of the records, those of means, deviations and "
         f"medians in percent of the public range. Intervals are 95 %.\n\n{table(header, rows, texts=2)}"
     )
@@ -118,7 +115,7 @@ def _plan() -> Plan:
         columns[name] = {"type": "categorical", "categories": [f"c{number}" for number in range(count)]}
     schema = parse_schema({"columns": columns}, target="skewed")
     members = [Member(f"silo {number}", RECORDS, EPSILON, DELTA) for number in range(SILOS)]
-    return make_survey(schema, members, Statistics(columns=tuple(columns)), run="looking")
+    return make_query_plan(schema, members, Statistics(columns=tuple(columns)), run="looking")
 
 
 def _drawn(random: np.random.Generator, count: int) -> Silo:
@@ -146,9 +143,9 @@ def _joined(silos: Mapping[str, Silo]) -> Silo:
 
 
 def _answer(plan: Plan, cells: Silo, random: np.random.Generator) -> FloatArray:
-    question, sigma = plan.stages[0].question, plan.silos[0].stages[0].sigma
+    query, sigma = plan.stages[0].query, plan.silos[0].stages[0].sigma
     records = Records(plan.data, np.zeros((RECORDS, plan.data.width)), np.zeros(RECORDS), cells=cells)
-    exact = compute(question, plan, np.zeros(0), records, np.ones(RECORDS), RECORDS)
+    exact = compute(query, plan, np.zeros(0), records, np.ones(RECORDS), RECORDS)
     return exact + random.normal(scale=sigma, size=len(exact))
 
 
@@ -169,10 +166,10 @@ def _truths(cells: Silo) -> Iterator[tuple[tuple[str, str], float]]:
 
 def _estimates(summary: DataSummary) -> Iterator[tuple[tuple[str, str], Estimate]]:
     for name, column in summary.columns.items():
-        if isinstance(column, Shares):
+        if isinstance(column, CategoryShares):
             for category, estimate in column.cells.items():
                 yield ("share", f"{name} {category}"), estimate
-        elif isinstance(column, Numbers):
+        elif isinstance(column, NumericSummary):
             known = {"mean": column.mean, "deviation": column.deviation, "missing share": column.missing}
             for kind, found in {**known, "median": column.quantiles[0.5]}.items():
                 if found is not None:

@@ -12,17 +12,12 @@ from ringfence.planning import loss_bounds
 from ringfence.planning.problem import Problem
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import Localized, MinibatchSGD, Phase
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import Ball
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import Ball, FloatArray, Geometry, Localized, Logistic, MinibatchSGD, Phase, Plan
 from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.experiments.synthetic import DISTANCE, Dataset, Size
 from ringfence.research.theory import lower_bounds, population
 from ringfence.simulation import engine
-from ringfence.simulation.preliminary import learned
+from ringfence.simulation.trials import simulated_state
 
 CLIP = 1.0
 """L of the logistic loss for ‖x‖ ≤ 1, so nothing is clipped."""
@@ -56,7 +51,7 @@ Make = Callable[[Size, float], BoundedPlan]
 def run(planned: BoundedPlan, data: Dataset, seeds: list[int]) -> FloatArray:
     """Train once per seed, side by side, and return the weights: one row per seed."""
     plan = planned.plan
-    known = [learned(plan, data.silos, seed) for seed in seeds]
+    known = [simulated_state(plan, data.silos, seed) for seed in seeds]
     streams, runs = engine.from_plans([plan] * len(seeds), seeds, learned=known)
     weights = engine.simulate(engine.Rules.of(plan), data.federation, streams, runs)
     return np.asarray(weights, dtype=np.float64)

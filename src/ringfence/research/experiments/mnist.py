@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import FloatArray, Geometry, Logistic
 from ringfence.research import datasets, federate
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
 from ringfence.research.experiments.panels import Experiment, Trial

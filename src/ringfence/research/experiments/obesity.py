@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Softmax
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import FloatArray, Schema, Softmax, parse_schema
 from ringfence.research import datasets
 from ringfence.research.experiments import tables
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData

@@ -17,22 +17,20 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ringfence.model.personal_fit import WeightedRows, tune
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, Loss, Softmax, Squared
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import FloatArray, Logistic, Loss, Schema, Softmax, Squared, parse_schema
 from ringfence.research import datasets, federate
 from ringfence.research.drawing import COLOURS, MARKERS, bare, save, style
 from ringfence.research.experiments import mnist, obesity
 from ringfence.research.experiments.sweeps import SweepPart, Watch, mean_and_error, run_parts, sorted_by, write_cells
 from ringfence.research.markdown import bullets, command, made_by, table, write_parts
 from ringfence.server import rounds
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.personal import Rows, tune
-from ringfence.silo.records import Records
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 from ringfence.simulation.cells import Cell, Row, cells
 
 NAME = "personal"
@@ -189,12 +187,12 @@ def _task(name: str, data_dir: Path | None, block: list[Cell]) -> list[Row]:
     """Measure one split at every epsilon; the silos' records alone, and the split, are the same at each."""
     problem = DATA[name].build(int(block[0]["trial"]), data_dir)
     zero = np.zeros(problem.loss.dimension(problem.schema.width))
-    alone = measure(problem, [tune(problem.loss, Rows(*part), zero).weights for part in problem.training])
+    alone = measure(problem, [tune(problem.loss, WeightedRows(*part), zero).weights for part in problem.training])
     found: list[Row] = []
     for cell in block:
         epsilon = float(cell["epsilon"])
         true, weights = federation(problem, epsilon) if epsilon else (NO_EPSILON, pooled(problem))
-        own = [tune(problem.loss, Rows(*part), weights).weights for part in problem.training]
+        own = [tune(problem.loss, WeightedRows(*part), weights).weights for part in problem.training]
         found.append(
             {
                 "true_epsilon": true,
@@ -218,7 +216,9 @@ def measure(problem: Problem, weights: Sequence[FloatArray]) -> float:
 def pooled(problem: Problem) -> FloatArray:
     """Return what all training records in one place would fit, at a ridge that cross-validation chooses."""
     features, targets = (np.concatenate(arrays) for arrays in zip(*problem.training, strict=True))
-    return tune(problem.loss, Rows(features, targets), np.zeros(problem.loss.dimension(features.shape[1]))).weights
+    return tune(
+        problem.loss, WeightedRows(features, targets), np.zeros(problem.loss.dimension(features.shape[1]))
+    ).weights
 
 
 def federation(problem: Problem, epsilon: float) -> tuple[float, FloatArray]:

@@ -16,10 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import FloatArray, Plan, PublicKeys, ShufflerChannel
 from ringfence.research.experiments import curves, mnist, shuffle_page, synthetic, trust
 from ringfence.research.experiments.shuffle_page import Cost, ShuffleResults
 from ringfence.research.experiments.sweeps import SweepPart, Watch, run_parts, sorted_by, write_cells
@@ -164,7 +161,7 @@ def digits(trial: int, data_dir: Path | None) -> Data:
 
 def _cost(size: Size, rounds: int, block: list[Cell]) -> list[Row]:
     """Time rounds of the same algorithm in this process, through real gates, without and with a real shuffler."""
-    from ringfence.local_shuffler import local_shuffler
+    from ringfence.federation.local_shuffler import local_shuffler
 
     epsilon = float(block[0]["epsilon"])
     problem = trust.problem_of(PROBLEMS[0], size)
@@ -193,8 +190,8 @@ def _cost(size: Size, rounds: int, block: list[Cell]) -> list[Row]:
 
 def _seconds(size: Size, plan: Plan, local: Any) -> float:
     """Return the time of a round, from the end of the first to that of the last: approving a plan is not a round."""
-    from ringfence.silo.records import Records
-    from ringfence.training import Silo, train
+    from ringfence.federation.training import Silo, train
+    from ringfence.silo.records.records import Records
 
     held: list[tuple[FloatArray, FloatArray]] = synthetic.dataset(PROBLEMS[0], size, 0).silos
     ends: list[float] = []

@@ -19,10 +19,8 @@ from scipy.optimize import minimize
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import encode_features, encode_target
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import FloatArray, Plan, Schema, parse_schema
+from ringfence.protocol.schema.encoding import encode_features, encode_target
 from ringfence.research.datasets import ROTTERDAM, provide
 from ringfence.research.markdown import bullets, command, made_by, table, write_parts
 from ringfence.simulation import engine
@@ -103,7 +101,7 @@ def published(data: Cohort, parts: list[NDArray[np.int64]], epsilon: float, rand
     """Return what the published method finds, for silos with these rows.
 
     The sensitivity is its bound at coefficients of 0, where its software evaluates it once and for all; the bound at
-    the coefficients that it walks through is larger, by up to e^{2‖β‖}. That is to its favour.
+    its iterates is larger, by up to e^{2‖β‖}. That is to its favour.
     """
     bound = (4.0 + 3.0 * (1.0 + math.log(EACH))) / EACH
     deviation = bound * math.sqrt(THEIR_ROUNDS / epsilon * (2 * math.log(1 / THEIR_DELTA) / epsilon + 1))
@@ -175,8 +173,8 @@ def reproduce_survival(
     for name, runs in found.items():
         errors, concordances = np.array(runs).T
         spread = errors.std(ddof=1) / math.sqrt(len(errors))
-        told = f"{errors.mean():.3f} ± {spread:.3f}", f"{np.median(errors):.3f}", f"{concordances.mean():.3f}"
-        lines.append([name, *told])
+        cells = f"{errors.mean():.3f} ± {spread:.3f}", f"{np.median(errors):.3f}", f"{concordances.mean():.3f}"
+        lines.append([name, *cells])
     head = ["method", "standardised squared error, mean", "median", "concordance"]
     out.mkdir(parents=True, exist_ok=True)
     parts_of_page = ["# Survival: hazard ratios of a cohort", made_by(command("survival", out, quick)), *_text(trials)]
@@ -210,9 +208,9 @@ def _text(trials: int) -> list[str]:
 _NOTES = (
     "Ringfence runs what the planner proposes for the survival loss (a hazard that is constant in five equal parts of "
     "twenty years, proportional in the covariates), with a schema of bounds only and no survey. It was the first "
-    "setting tried. Six variants of the schema's scales, the cuts and the clipping norm were tried on this table "
-    "afterwards. Some had smaller errors (0.24 at ε = 1) and some larger ones; they are not used, because they were "
-    "chosen by looking at this table.",
+    "setting tried. Six variants of the schema's scales, the interval edges and the clipping norm were tried on this "
+    "table afterwards. Some had smaller errors (0.24 at ε = 1) and some larger ones; they are not used, because they "
+    "were chosen by looking at this table.",
     "FDPCox (Hung and Yu, arXiv 2508.19640) is our re-implementation: its interactive variant, in which every round "
     "uses all records, with the settings that its authors' software states for this cohort. As in that software, its "
     "noise is computed from the sensitivity at coefficients of 0, which is smaller than the one that its proof needs: "

@@ -18,7 +18,7 @@ from ringfence.simulation.sweep import SweepTask, sweep
 from ringfence.simulation.table import read_rows
 
 Watch = Callable[[int, int], None]
-"""Is told how many cells are done, of how many."""
+"""Called with the number of cells done, and of all."""
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.simulation import engine
 
 IDENTICAL, DIFFERENT = "identical silos", "different silos"
 PROBLEMS = (IDENTICAL, DIFFERENT)
 
 DISTANCE = 10.0
-"""D₀: the radius of the ball that weights are kept in, and what the planner is told."""
+"""D₀: the radius of the ball of weights, also in the plan request."""
 TRUE_NORM = 8.0
 SPREAD = 0.75
 """Trace of Σ."""

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import FloatArray, Geometry, Loss
 from ringfence.research.datasets import Encoded
 from ringfence.research.experiments.curves import TrialData
 from ringfence.research.experiments.panels import Trial

@@ -20,14 +20,17 @@ from ringfence.accounting import calibrate
 from ringfence.errors import AccountingError
 from ringfence.planning.propose import BY_BOUND, Proposal, propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.domain import Ball
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.plan import Plan, Training
-from ringfence.protocol.sampling import SamplingName
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import (
+    Ball,
+    Geometry,
+    Logistic,
+    MinibatchSGD,
+    Plan,
+    PublicKeys,
+    SamplingName,
+    ShufflerChannel,
+    Training,
+)
 from ringfence.research.experiments import mnist
 from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.experiments.methods import CLIP
@@ -71,7 +74,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class PlannedProblem:
-    """What the planner is told of a problem, and how large its silos are."""
+    """A problem as the planner sees it, and the sizes of its silos."""
 
     silos: int
     records: int

@@ -120,7 +120,7 @@ def clones_epsilon(epsilon0: float, messages: int, delta: float) -> float:
 
 
 def gaussian_local(shift: float, epsilon0: float) -> float:
-    """Return the δ₀ with which one message, moved by ``shift`` standard deviations of its noise, is (ε₀, δ₀)-DP."""
+    """Return the δ₀ with which one message, shifted by ``shift`` standard deviations of its noise, is (ε₀, δ₀)-DP."""
     return gaussian_delta(require_positive("shift", shift), require_positive("epsilon0", epsilon0))
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ringfence.accounting.events import require_count, require_positive
 from ringfence.errors import AccountingError, PlanError
-from ringfence.planning.availability import answering, harmonic
+from ringfence.planning.problem import answer_probabilities, harmonic_mean_of_answers
 
 
 class EpsilonDelta(NamedTuple):
@@ -184,7 +184,7 @@ class Availability:
     @property
     def harmonic(self) -> float:
         """The paper's M: 1/E[1/M_r]."""
-        return harmonic(self.probabilities)
+        return harmonic_mean_of_answers(self.probabilities)
 
     @property
     def quadratic(self) -> float:
@@ -204,7 +204,7 @@ def always(silos: int) -> Availability:
 
 def independent(silos: int, probability: float) -> Availability:
     """Each of N silos answers with ``probability``, by itself; rounds without any answer do not count."""
-    return Availability(answering(silos, probability))
+    return Availability(answer_probabilities(silos, probability))
 
 
 def _exp(value: float) -> float:

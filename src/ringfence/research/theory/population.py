@@ -44,7 +44,7 @@ def minibatch_stability(
     """How much Noisy MB-SGD may overfit, convex: α = 2L²Rη/(nN), for every weighted mean of the points asked about.
 
     The paper has nM for nN (its stability lemma): give M as ``silos`` for that. Ours is smaller because a silo is
-    asked in a round with probability M_r/N, so that the replaced record moves the point by 2Lη/(nN) in expectation,
+    asked in a round with probability M_r/N, so that the replaced record changes the iterate by 2Lη/(nN) in expectation,
     whatever M_r is. Needs η ≤ 1/β. (For the plain mean half of it is true.)
     """
     require_step(step, 1 / smoothness, "1/β")
@@ -113,7 +113,7 @@ def one_pass_batch(*, records: int, rounds: int) -> int:
 def one_pass(problem: Problem, *, rounds: int, sigma: float) -> float:
     """Population risk of One-Pass Accelerated MB-SGD: every record is fresh, so no stability term is needed.
 
-    The single strongly convex run if μ > 0, else the schedule with the best pace.
+    The single strongly convex run if μ > 0, else the schedule with the best υ.
     """
     batch = one_pass_batch(records=problem.records, rounds=rounds)
     spread = variance(problem, batch, sigma, empirical=False)

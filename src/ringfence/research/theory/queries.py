@@ -1,4 +1,4 @@
-"""The accountant's questions about noise that the paper prescribes: how much it is, and what it truly costs."""
+"""The accountant's queries about noise that the paper prescribes: how much it is, and what it truly costs."""
 
 import math
 
@@ -8,7 +8,7 @@ from ringfence.research.theory import paper
 from ringfence.research.theory.amplification import shuffled_gaussian_noise
 
 
-def answer_question(
+def answer_query(
     *,
     records: int,
     rounds: int,

@@ -4,11 +4,12 @@ The silos' noises are not drawn one by one: the server's average has one noise, 
 silos add up to.
 """
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from ringfence.protocol.channels import Channel
-from ringfence.protocol.plan import Participation
+from ringfence.protocol import BaseChannel, Channel, OwnNoise, Participation, ShufflerChannel
+from ringfence.simulation.channels.own_noise import GaussianNoise
+from ringfence.simulation.channels.shuffler import BinomialNoise
 
 
 class SimulatedNoise(Protocol):
@@ -24,7 +25,7 @@ class SimulatedNoise(Protocol):
         """
 
     def memory(self, streams: int, length: int, rounds: int, dtype: Any) -> Any:
-        """Return what remembers the rounds of a stage."""
+        """Return what remembers a simulated stage's noise of earlier rounds."""
 
     def remember(self, fresh: Any, memory: Any, round: Any) -> tuple[Any, Any]:
         """Return the noise of a stage's round, of all streams, made of what was drawn; and what is remembered now."""
@@ -33,8 +34,12 @@ class SimulatedNoise(Protocol):
         """Return what the server multiplies each silo's answer by, of all streams: 0 if it is not there."""
 
 
-def simulating(channel: Channel) -> SimulatedNoise:
+NOISES: dict[type[BaseChannel], Callable[[Any], SimulatedNoise]] = {
+    OwnNoise: lambda channel: GaussianNoise(channel.correlation),
+    ShufflerChannel: lambda channel: BinomialNoise(channel.coins),
+}
+
+
+def simulated_noise(channel: Channel) -> SimulatedNoise:
     """Return the channel's noise."""
-    module: Any = import_module(f"{__name__}.{channel.name.replace('-', '_')}")
-    found: SimulatedNoise = module.noise(channel)
-    return found
+    return NOISES[type(channel)](channel)

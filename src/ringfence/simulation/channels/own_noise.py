@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from ringfence.accounting.correlation import inverse_coefficients
 from ringfence.errors import TrainingError
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.plan import EVERYBODY, Participation
+from ringfence.protocol import Participation
+from ringfence.protocol.plan.plan import EVERYBODY
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class GaussianNoise:
     correlation: float = 0.0
 
     def check(self, participation: Participation) -> None:
-        """Refuse correlated noise of silos with pasts of their own."""
+        """Refuse to simulate correlated noise of silos that do not answer every round."""
         if self.correlation and participation != EVERYBODY:
             raise TrainingError(
                 "The simulator adds up all silos' noise at once, which works for correlated noise only if every silo "
@@ -27,16 +27,15 @@ class GaussianNoise:
             )
 
     def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
-        """Draw standard normal numbers."""
-        del available, batch
+        """Draw the silos' own noise: standard normal numbers."""
         return jax.random.normal(key, (length,), dtype=dtype)
 
     def memory(self, streams: int, length: int, rounds: int, dtype: Any) -> Any:
-        """Return room for what is drawn in all rounds, if noise is correlated."""
+        """Return room for the own noise that is drawn in all rounds, if it is correlated."""
         return jnp.zeros((streams, rounds if self.correlation else 0, length), dtype=dtype)
 
     def remember(self, fresh: Any, memory: Any, round: Any) -> tuple[Any, Any]:
-        """Return Σ_j d_{r−j}·Z_j of all rounds so far, if noise is correlated; else what was drawn."""
+        """Return Σ_j d_{r−j}·Z_j of own noise of all rounds so far, if it is correlated; else what was drawn."""
         if not self.correlation:
             return fresh, memory
         memory = memory.at[:, round].set(fresh)
@@ -46,12 +45,6 @@ class GaussianNoise:
         return jnp.tensordot(memory, jnp.where(lag >= 0, inverse[lag], 0.0), axes=[[1], [0]]), memory
 
     def rates(self, weights: Any, available: Any, batch: Any) -> Any:
-        """Return N/M times the silo's weight, where M of N silos answer."""
-        del batch
+        """Return N/M times the silo's weight, where M of N silos answer with their own noise."""
         answering = jnp.maximum(jnp.sum(available, axis=1, keepdims=True), 1)
         return available * weights * (len(weights) / answering)
-
-
-def noise(channel: OwnNoise) -> GaussianNoise:
-    """Return the channel's noise."""
-    return GaussianNoise(channel.correlation)

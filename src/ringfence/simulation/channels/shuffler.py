@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.plan import Participation
+from ringfence.protocol import Participation
 
 
 @dataclass(frozen=True)
@@ -21,30 +20,24 @@ class BinomialNoise:
     coins: int
 
     def check(self, participation: Participation) -> None:
-        """Require nothing: who answers brings coins."""
+        """Require nothing: whoever answers through the shuffler brings coins."""
 
     def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
-        """Toss the coins of all records that take part."""
+        """Toss the coins of all records that take part in a shuffler's batch."""
         normal = jax.random.normal(key, (length,), dtype=dtype)
         return standard_binomial(normal, self.coins, jnp.sum(available * batch))
 
     def memory(self, streams: int, length: int, rounds: int, dtype: Any) -> None:
-        """Remember nothing: every round has its own coins."""
+        """Remember nothing: every round of the shuffler has its own coins."""
 
     def remember(self, fresh: Any, memory: Any, round: Any) -> tuple[Any, Any]:
-        """Return what was drawn."""
-        del round
+        """Return the coins' noise as it was drawn for the shuffler's batch."""
         return fresh, memory
 
     def rates(self, weights: Any, available: Any, batch: Any) -> Any:
-        """Return the silo's share of the records that take part: the server divides a total by their number."""
+        """Return the silo's share of the records in the shuffler's batch: the server divides a total by their count."""
         mixed = (available * batch).astype(weights.dtype)
         return mixed / jnp.sum(mixed, axis=1, keepdims=True)
-
-
-def noise(channel: ShufflerChannel) -> BinomialNoise:
-    """Return the channel's noise."""
-    return BinomialNoise(channel.coins)
 
 
 def standard_binomial(normal: Any, coins: int, records: Any) -> Any:

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringfence.features.components import PublicComponents
-    from ringfence.features.ngrams import NGrams
-    from ringfence.features.scattering import Scattering
+    from ringfence.sources.features.components import PublicComponents
+    from ringfence.sources.features.ngrams import NGrams
+    from ringfence.sources.features.scattering import Scattering
 
 _HOMES = {"NGrams": "ngrams", "PublicComponents": "components", "Scattering": "scattering"}
 
@@ -19,7 +19,7 @@ __all__ = ["NGrams", "PublicComponents", "Scattering"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load an extractor on first use: whoever needs words alone loads no Fourier transforms."""
+    """Load an extractor on first use, so that n-grams need no Fourier transforms."""
     if name not in _HOMES:
-        raise AttributeError(f"module 'ringfence.features' has no attribute '{name}'")
+        raise AttributeError(f"module 'ringfence.sources.features' has no attribute '{name}'")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

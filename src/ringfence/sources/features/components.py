@@ -68,17 +68,17 @@ class PublicComponents:
 
     @property
     def name(self) -> str:
-        """What a schema calls the extractor."""
+        """The name of the extractor with public components, for a schema."""
         return f"{self.of}, {self.length} public components"
 
     @property
     def length(self) -> int:
-        """How many numbers a record becomes."""
+        """How many components a record becomes."""
         return len(self.axes)
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the file that `save` writes."""
+        """The SHA-256 of the file of components that `save` writes."""
         return hashlib.sha256(self._content).hexdigest()
 
     def __call__(self, numbers: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -100,7 +100,7 @@ class PublicComponents:
 
     @classmethod
     def load(cls, path: Path, *, of: str) -> Self:
-        """Read a map that `save` wrote, for numbers of the extractor `of`."""
+        """Read public components that `save` wrote, for numbers of the extractor `of`."""
         try:
             rows = np.load(path, allow_pickle=False)
         except OSError as problem:
@@ -113,6 +113,7 @@ class PublicComponents:
 
     @cached_property
     def _content(self) -> bytes:
+        """Return the bytes of the `.npy` file of public components."""
         written = io.BytesIO()
         rows = np.concatenate([self.centre[None], self.axes]).astype("<f4")
         np.lib.format.write_array(written, np.ascontiguousarray(rows), version=(1, 0))

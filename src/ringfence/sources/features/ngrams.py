@@ -42,6 +42,7 @@ class NGrams:
     characters: int = 0
 
     def __post_init__(self) -> None:
+        """Refuse hashed n-grams with too few places or too long terms."""
         if self.length < 2 or not 0 <= self.words <= LONGEST or self.characters not in (0, *range(3, LONGEST + 1)):
             raise ValueError(
                 f"Hashed n-grams need at least 2 places, 0 to {LONGEST} words, and 0 or 3 to {LONGEST} characters, "
@@ -52,16 +53,16 @@ class NGrams:
 
     @property
     def name(self) -> str:
-        """What a schema calls the extractor: its parameters decide all of it."""
+        """The n-gram extractor's name in a schema, which holds all its parameters."""
         return f"ngrams-{self.length}-{self.words}-{self.characters}"
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of its definition, which a schema names beside the extractor: numbers never change under one."""
-        return hashlib.sha256(f"ringfence.features, definition 1: {self.name}".encode()).hexdigest()
+        """The SHA-256 of the n-gram extractor's definition, which a schema names: its numbers never change."""
+        return hashlib.sha256(f"ringfence.sources.features, definition 1: {self.name}".encode()).hexdigest()
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a row of numbers for every text."""
+        """Return a row of hashed n-gram features for every text."""
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise RecordsError(
                 f"The extractor {self.name} takes a list of strings: replace empty cells with an empty string, and "
@@ -73,7 +74,7 @@ class NGrams:
         return result
 
     def counts(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Return the signed counts themselves: whole numbers, not yet divided by their norm."""
+        """Return the signed n-gram counts themselves: whole numbers, not yet divided by their norm."""
         counts = np.zeros((len(texts), self.length))
         for row, text in enumerate(texts):
             for term in self._terms(text):
@@ -82,6 +83,7 @@ class NGrams:
         return counts
 
     def _terms(self, text: str) -> Iterator[str]:
+        """Yield the n-grams of a text: of words, and of characters within a word."""
         words = words_of(text)
         for size in range(1, self.words + 1):
             yield from (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
@@ -92,10 +94,11 @@ class NGrams:
 
 
 def words_of(text: str) -> list[str]:
-    """Return a text's words, in lower case."""
+    """Return the words of a text to take n-grams of, in lower case."""
     return _WORD.findall(text.casefold())
 
 
 @lru_cache(maxsize=2**16)
 def _hash(term: str) -> int:
+    """Return 64 bits of a hash of an n-gram."""
     return int.from_bytes(hashlib.blake2b(term.encode(errors="surrogatepass"), digest_size=8).digest(), "little")

@@ -49,6 +49,7 @@ class Scattering:
     groups: int = 0
 
     def __post_init__(self) -> None:
+        """Refuse a scattering transform whose scales do not fit its side."""
         if self.scales < 1 or self.angles < 1 or self.side < 1 or self.side % 2**self.scales:
             raise ValueError(
                 "A scattering transform needs at least one scale and angle, and a side that 2^scales divides: "
@@ -59,24 +60,24 @@ class Scattering:
 
     @property
     def name(self) -> str:
-        """What a schema calls the extractor: its parameters decide all of it."""
+        """The scattering extractor's name in a schema, which holds all its parameters."""
         return f"scattering-{self.side}-{self.scales}-{self.angles}" + (f"-{self.groups}" if self.groups else "")
 
     @property
     def channels(self) -> int:
-        """How many averages are made of an image."""
+        """How many averages the scattering transform makes of an image."""
         return 1 + self.scales * self.angles + self.angles**2 * self.scales * (self.scales - 1) // 2
 
     @property
     def length(self) -> int:
-        """How many numbers an image becomes."""
+        """How many scattering features an image becomes."""
         pixels: int = (self.side // 2**self.scales) ** 2
         return self.channels * pixels
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of its definition, which a schema names beside the extractor: numbers never change under one."""
-        return hashlib.sha256(f"ringfence.features, definition 1: {self.name}".encode()).hexdigest()
+        """The SHA-256 of the scattering extractor's definition, which a schema names: its numbers never change."""
+        return hashlib.sha256(f"ringfence.sources.features, definition 1: {self.name}".encode()).hexdigest()
 
     def __call__(self, images: NDArray[np.generic]) -> FloatImages:
         """Return a row of numbers for every image, an array of `side` × `side` finite numbers each."""
@@ -93,6 +94,7 @@ class Scattering:
         return np.concatenate(parts) if parts else np.zeros((0, self.length), np.float32)
 
     def _chunk(self, images: FloatImages) -> FloatImages:
+        """Return the scattering features of some images: averages of moduli of one and two wavelets."""
         margin = 2**self.scales
         spectrum = _spectrum(np.pad(images, ((0, 0), (margin, margin), (margin, margin)), mode="reflect"))
         channels = [self._averaged(spectrum)]
@@ -137,17 +139,19 @@ class Scattering:
 
     @cached_property
     def _average(self) -> NDArray[np.float32]:
-        """The Gaussian's transfer function."""
+        """The transfer function of the Gaussian that averages scattering channels."""
         side = self.side + 2 * 2**self.scales
         return _transfer(_envelope(side, FINEST_WIDTH * 2 ** (self.scales - 1), 0.0, 1.0))
 
 
 def _spectrum(images: FloatImages) -> NDArray[np.complex64]:
+    """Return the Fourier transform of images, for a scattering transform."""
     result: NDArray[np.complex64] = scipy.fft.fft2(images)
     return result
 
 
 def _modulus(spectrum: NDArray[np.complex64], wavelet: NDArray[np.float32]) -> FloatImages:
+    """Return the modulus of an image filtered by a wavelet, for a scattering transform."""
     result: FloatImages = np.abs(scipy.fft.ifft2(spectrum * wavelet, overwrite_x=True))
     return result
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Loss
+from ringfence.protocol import FloatArray, Loss
 from ringfence.research.experiments.league.central import private_fit, symmetric_noise
 from ringfence.research.experiments.league.tables import LeagueTable
 
@@ -42,7 +41,7 @@ def noisy_statistics(table: LeagueTable, epsilon: float, random: np.random.Gener
 
 
 def label_columns(loss: Loss, targets: FloatArray) -> FloatArray:
-    """Return targets as columns whose rows are at most Y long, so that replacing a record moves Σxyᵀ by at most 2XY."""
+    """Return targets as columns whose rows are at most Y long, so that Σxyᵀ has sensitivity 2XY."""
     if loss.target_kind != "class":
         return targets[:, None]
     columns: FloatArray = np.eye(loss.outputs)[targets.astype(np.int64)]

@@ -13,9 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, Loss
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import FloatArray, Geometry, Logistic, Loss
 
 FAILURE = 0.05
 """The probability with which AdaSSP's ridge may be smaller than the noise is large."""
@@ -57,7 +55,7 @@ def adassp(
 ) -> FloatArray:
     """Solve for sufficient statistics with noise, with as much ridge as the smallest eigenvalue, with noise, lacks.
 
-    Replacing a record moves Σxxᵀ by √2·X² in Frobenius norm, its eigenvalues by X², and Σxy by 2XY.
+    Σxxᵀ has sensitivity √2·X² in Frobenius norm, its eigenvalues X², and Σxy 2XY.
     """
     X, Y, width = geometry.feature_norm, geometry.target_bound, x.shape[1]
     share = math.sqrt(3) / gaussian_shift(epsilon, delta)

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import WholeSpace
+from ringfence.protocol import FloatArray, WholeSpace
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.server.algorithms import minibatch

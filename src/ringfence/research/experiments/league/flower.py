@@ -1,7 +1,7 @@
 """Flower's LocalDpMod, as its clients call it, at an exact epsilon over all rounds; settings chosen on the test set.
 
-The mod clips a client's whole update and adds noise to it: a record may move the clipped update anywhere, so that its
-sensitivity is twice the clip, in every round. It is told what makes its noise exact for that.
+The mod clips a client's whole update and adds noise to it: a record may change the clipped update arbitrarily, so
+its sensitivity is twice the clip, in every round. Its settings make the noise exact for that.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 
@@ -51,7 +51,7 @@ def local_dp(clip: float, sensitivity: float, epsilon: float, delta: float) -> U
 
 
 def sensitivity_for(clip: float, rounds: int, epsilon: float, delta: float) -> float:
-    """Return what LocalDpMod must be told so that its noise over all rounds is (ε, δ)-DP if a record is replaced."""
+    """Return the settings of LocalDpMod with which its noise over all rounds is (ε, δ)-DP if a record is replaced."""
     sigma = 2 * clip * math.sqrt(rounds) / gaussian_shift(epsilon, delta)
     return sigma * epsilon / math.sqrt(2 * math.log(1.25 / delta))
 

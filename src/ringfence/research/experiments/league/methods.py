@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league import apart, descent, flower, opacus, own
 from ringfence.research.experiments.league.central import private_fit
 from ringfence.research.experiments.league.own import Trained

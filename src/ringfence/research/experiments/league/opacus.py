@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.accounting import calibrate
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest, Trust
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import FloatArray, Plan, PublicKeys
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.research.experiments.trust import stand_in_keys
 from ringfence.simulation import trials
@@ -29,7 +27,7 @@ class Trained:
 def simulated(table: LeagueTable, epsilon: float, seeds: Sequence[int], trust: Trust) -> list[Trained]:
     """Plan as `ringfence train` does where nothing but epsilon is given, and simulate a run for each seed."""
     plan = _plan(table, epsilon, trust, stand_in_keys(list(table.silos)))
-    return _trained(plan, trials.weights(plan, list(table.silos.values()), seeds))
+    return _trained(plan, trials.simulated_weights(plan, list(table.silos.values()), seeds))
 
 
 def pooled(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:
@@ -37,13 +35,13 @@ def pooled(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Tra
     features, targets = table.pooled
     member = Member("everybody", len(targets), epsilon, max(table.deltas.values()))
     plan = propose(table.schema, [member], PlanRequest(run="league")).plan
-    return _trained(plan, trials.weights(plan, [(features, targets)], seeds))
+    return _trained(plan, trials.simulated_weights(plan, [(features, targets)], seeds))
 
 
 def through_gates(table: LeagueTable, epsilon: float, trust: Trust) -> Trained:
     """Train once through real gates with fresh ledgers, and with a real shuffler where one is trusted."""
-    from ringfence.local_shuffler import local_shuffler
-    from ringfence.training import Silo, train
+    from ringfence.federation.local_shuffler import local_shuffler
+    from ringfence.federation.training import Silo, train
 
     with (
         tempfile.TemporaryDirectory(prefix="ringfence-") as folder,

@@ -14,11 +14,9 @@ import numpy as np
 
 from ringfence.errors import DatasetError
 from ringfence.planning import defaults
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.schema import Schema, load_schema
+from ringfence.protocol import FloatArray, Loss, Schema, load_schema
 from ringfence.research.datasets import DATA_VARIABLE
-from ringfence.silo.records import Records, load_records
+from ringfence.silo.records.records import Records, load_records
 
 FOLDER, TARGET, SCHEMA, TEST = "league", "target.txt", "schema.toml", "test"
 
@@ -35,7 +33,7 @@ class LeagueTable:
     @property
     def loss(self) -> Loss:
         """The default loss of the target's type."""
-        return defaults.loss(self.schema)
+        return defaults.default_loss(self.schema)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,7 +53,7 @@ class LeagueTable:
     @property
     def deltas(self) -> dict[str, float]:
         """Every silo's δ: the planner's default."""
-        return {name: defaults.delta(size) for name, size in self.sizes.items()}
+        return {name: defaults.default_delta(size) for name, size in self.sizes.items()}
 
     @cached_property
     def pooled(self) -> tuple[FloatArray, FloatArray]:

@@ -1,14 +1,21 @@
 """Relatives whose silos solve with their own Hessian, which never leaves: what is sent is a direction, with noise.
 
-Its sensitivity counts the Hessian too (docs/proofs.md, Lemma X1). With v the right side, cut to norm `pull`, and
-D ⪰ γI the matrix, replacing a record moves D⁻¹v by at most 2·clip/(γn) + pull·min(bend/(γ²n), 1/γ).
+The sensitivity counts the Hessian too (Lemma X1 below).
 
 - FedNew (Elgabli et al. 2022) takes one step of ADMM towards the Newton direction in every round; DP-FedNew (Krouka,
-  Koskela and Kulkarni 2025) cuts gradients and right sides, takes the features' second moments for the Hessian, and
+  Koskela and Kulkarni 2025) clips gradients and right sides, takes the features' second moments for the Hessian, and
   adds noise to the direction.
 - FedHybrid (Niu and Wei 2021): primal and dual steps, the primal one along the gradient or by a Newton step.
 - Double noise (Ganesh, Haghifam, Steinke and Thakurta 2023): noise in the gradient, then in the direction that a
   regularised Hessian makes of it, with a ridge by the Hessian's noisy trace. Here with its quadratic upper bound.
+
+*Lemma X1 (a direction by a hidden Hessian).* Let a party of n records send D⁻¹v, with D = H + κI, H the mean of its
+records' h·xxᵀ, 0 ≤ h·‖x‖² ≤ β, and v clipped to norm B. Let v, before it is clipped, have sensitivity Δ; all else in
+v is public. Then D⁻¹v has sensitivity at most Δ/κ + B·min(β/(κ²n), 1/κ).
+
+*Proof.* With primes for the neighbour, D′⁻¹v′ − D⁻¹v = D′⁻¹(v′−v) + (D′⁻¹−D⁻¹)v. Clipping to a ball is a projection,
+so ‖v′ − v‖ ≤ Δ, and ‖D′⁻¹‖ ≤ 1/κ. D′⁻¹ − D⁻¹ = D′⁻¹(D−D′)D⁻¹, and D − D′ = (h·xxᵀ − h′·x′x′ᵀ)/n has eigenvalues
+between ±β/n; also, both inverses have eigenvalues from 0 to 1/κ, so their difference is at most 1/κ. ‖v‖ ≤ B. ∎
 """
 
 from collections.abc import Sequence
@@ -16,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.relatives.federation import (
     Federation,
     Party,
@@ -52,7 +59,7 @@ class DoubleNoise(NamedTuple):
 def fednew_grid(federation: Federation) -> list[Admm]:
     """Return clips in units of the longest gradient, and penalties of the largest curvature."""
     return [
-        Admm(rounds, clip * federation.steepest, penalty * federation.bend)
+        Admm(rounds, clip * federation.steepest, penalty * federation.hessian_bound)
         for rounds in (15, 40, 70)
         for clip in (0.03, 0.1, 0.3)
         for penalty in (0.01, 0.1, 0.3, 1.0)
@@ -66,7 +73,7 @@ def fedhybrid_grid(federation: Federation) -> list[Admm]:
 
 
 def published_double_noise(federation: Federation) -> DoubleNoise:
-    """Return the authors' settings; gradients are cut at the longest that weights 0 can have."""
+    """Return the authors' settings; gradients are clipped at their largest norm at weights 0."""
     return DoubleNoise(ROUNDS, federation.steepest, GRADIENTS, 1.0)
 
 
@@ -92,7 +99,7 @@ def dp_fednew(releases: Releases, settings: Sequence[Admm]) -> FloatArray:
         for place, party in enumerate(federation.parties):
             gradient = federation.clipped_mean(party, weights, clip)
             right = clipped(gradient - duals[place] + wide(penalty, agreed) * agreed, clip)
-            moved = sensitivity(2 * clip / party.records, clip, federation.bend, penalty, party.records)
+            moved = sensitivity(2 * clip / party.records, clip, federation.hessian_bound, penalty, party.records)
             sent.append(releases.release(place, solved(federation, party, penalty, right), moved, 1 / rounds))
         agreed = _mean(federation, sent)
         duals = [dual + wide(penalty, own) * (own - agreed) for dual, own in zip(duals, sent, strict=True)]
@@ -104,7 +111,7 @@ def fedhybrid(releases: Releases, settings: Sequence[Admm]) -> FloatArray:
     """Return where the copies of each run agree at the end."""
     federation, rounds = releases.federation, settings[0].rounds
     _, clip, penalty, newton = map(np.asarray, zip(*settings, strict=True))
-    flat = np.where(newton > 0, 0.0, federation.bend)  # a gradient step replaces the Hessian by its bound
+    flat = np.where(newton > 0, 0.0, federation.hessian_bound)  # a gradient step replaces the Hessian by its bound
     agreed = releases.start
     copies, duals = ([releases.start for _ in federation.parties] for _ in range(2))
     for _ in range(rounds):
@@ -112,8 +119,8 @@ def fedhybrid(releases: Releases, settings: Sequence[Admm]) -> FloatArray:
             gradient = federation.clipped_mean(party, copies[place], clip)
             right = clipped(gradient + duals[place] + wide(penalty, gradient) * (copies[place] - agreed), clip)
             step = solved(federation, party, penalty + flat, right, np.where(newton > 0, 1.0, 0.0))
-            bend = np.where(newton > 0, federation.bend, 0.0)
-            moved = sensitivity(2 * clip / party.records, clip, bend, penalty + flat, party.records)
+            hessian_bound = np.where(newton > 0, federation.hessian_bound, 0.0)
+            moved = sensitivity(2 * clip / party.records, clip, hessian_bound, penalty + flat, party.records)
             copies[place] = within_reach(copies[place] - releases.release(place, step, moved, 1 / rounds))
         agreed = _mean(federation, [c + d / wide(penalty, d) for c, d in zip(copies, duals, strict=True)])
         duals = [d + wide(penalty, d) * (c - agreed) for c, d in zip(copies, duals, strict=True)]
@@ -130,7 +137,7 @@ def double_noise(releases: Releases, settings: Sequence[DoubleNoise]) -> FloatAr
         sent = []
         for place, party in enumerate(federation.parties):
             least = ridge * _published_ridge(releases, place, share)
-            moved = sensitivity(0.0, norms(gradient), federation.bend, least, party.records)
+            moved = sensitivity(0.0, norms(gradient), federation.hessian_bound, least, party.records)
             step = solved(federation, party, least, gradient)
             sent.append(releases.release(place, step, moved, (1 - TRACE) * share))
         weights = within_reach(weights - _mean(federation, sent))
@@ -138,10 +145,10 @@ def double_noise(releases: Releases, settings: Sequence[DoubleNoise]) -> FloatAr
 
 
 def sensitivity(
-    gradient: FloatArray | float, pull: FloatArray, bend: FloatArray | float, ridge: FloatArray, records: int
+    gradient: FloatArray | float, pull: FloatArray, hessian_bound: FloatArray | float, ridge: FloatArray, records: int
 ) -> FloatArray:
-    """Return how far replacing a record moves D⁻¹v, if it moves v by `gradient` at most; see above."""
-    return np.asarray(gradient / ridge + pull * np.minimum(bend / (records * ridge**2), 1 / ridge))
+    """Return the sensitivity of D⁻¹v for a sensitivity `gradient` of v (Lemma X1)."""
+    return np.asarray(gradient / ridge + pull * np.minimum(hessian_bound / (records * ridge**2), 1 / ridge))
 
 
 def solved(
@@ -156,11 +163,11 @@ def solved(
 def _published_ridge(releases: Releases, place: int, share: FloatArray) -> FloatArray:
     """Return the cube root of the noisy trace over n² and the direction's budget in zCDP, in units of X²; at least 1/n.
 
-    Replacing a record moves the trace by at most bend/n.
+    The trace has sensitivity hessian_bound/n.
     """
     federation, party = releases.federation, releases.federation.parties[place]
     trace = np.full(releases.runs, federation.curvature * float(np.trace(party.moments)))
-    seen = releases.release(place, trace, federation.bend / party.records, TRACE * share)
+    seen = releases.release(place, trace, federation.hessian_bound / party.records, TRACE * share)
     concentrated = (1 - TRACE) * share * party.shift**2 / 2
     counted = FACTOR * np.maximum(seen, 0.0) / federation.X**2
     least = np.maximum(np.cbrt(counted / (party.records**2 * concentrated)), 1 / party.records)

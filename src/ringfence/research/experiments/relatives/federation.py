@@ -2,7 +2,7 @@
 
 A curator is a federation of one party that has all records. Every answer has Gaussian noise for replacing a record, by
 a share of the party's squared shift; shares of a run add up to at most 1, which is exact (ε, δ)-DP for each record of
-the party against anyone who sees all of its answers, however later questions depend on earlier answers.
+the party against anyone who sees all of its answers, however later queries depend on earlier answers.
 """
 
 import math
@@ -12,13 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, Loss
+from ringfence.protocol import FloatArray, Logistic, Loss
 from ringfence.research.experiments.league.central import symmetric_noise
 from ringfence.research.experiments.league.tables import LeagueTable
 
 FAR = 1e4
-"""Weights longer than this are cut to it: a run that diverges stays a number. Released weights cost nothing to cut."""
+"""Weights are clipped to this norm, so that a run that diverges stays finite."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +83,7 @@ class Federation:
         return self.loss.constants(1.0, 1.0, math.inf).smoothness
 
     @property
-    def bend(self) -> float:
+    def hessian_bound(self) -> float:
         """The largest eigenvalue of a record's Hessian."""
         return self.curvature * self.X**2
 
@@ -95,9 +94,9 @@ class Federation:
         return self.loss.constants(self.X, self.Y, bound).lipschitz
 
     def clipped_mean(self, party: Party, weights: FloatArray, clip: FloatArray) -> FloatArray:
-        """Return each run's mean gradient of a party's records, each cut to norm `clip`.
+        """Return each run's mean gradient of a party's records, each clipped to norm `clip`.
 
-        Weights are (runs, features, outputs). Replacing a record moves it by at most 2·clip/n.
+        Weights are (runs, features, outputs). Its sensitivity is 2·clip/n.
         """
         residuals = self.loss.residuals(scores(party, weights), party.targets.astype(np.float32))
         return sums(party, residuals, np.linalg.norm(residuals, axis=-1) * party.lengths[:, None], clip) / party.records
@@ -105,7 +104,7 @@ class Federation:
     def hessian(self, party: Party, weights: FloatArray) -> FloatArray:
         """Return each run's mean Hessian: at the weights for two classes, else its bound, the same for all runs.
 
-        Replacing a record moves it by at most √2·bend/n in Frobenius norm. Softmax has Böhning's bound, ½·xxᵀ for every
+        Its sensitivity is √2·hessian_bound/n in Frobenius norm. Softmax has Böhning's bound, ½·xxᵀ for every
         class, so that outputs share it.
         """
         if not isinstance(self.loss, Logistic):
@@ -160,7 +159,7 @@ class Releases:
         return answer + wide(sigma, answer) * noise, sigma
 
     def sketch(self, place: int, rows: int, root: FloatArray) -> FloatArray:
-        """Return that many rows of N(0, rootᵀ·root), of one run; whoever asks charges for them."""
+        """Return that many rows of N(0, rootᵀ·root), of one run; the caller charges for them."""
         del place
         return self.random.standard_normal((rows, len(root))) @ root
 
@@ -173,16 +172,18 @@ class Releases:
         return total
 
     def second_moments(
-        self, matrices: list[FloatArray], bend: float, share: FloatArray | float
+        self, matrices: list[FloatArray], hessian_bound: float, share: FloatArray | float
     ) -> tuple[FloatArray, FloatArray]:
         """Return the mean of the parties' matrices, each with noise, and the edge of the noise's spectrum in each run.
 
-        A record's own matrix is positive semidefinite of rank one and at most `bend` long, so that replacing it moves
-        the mean of n by at most √2·bend/n.
+        A record's own matrix is positive semidefinite of rank one with norm at most `hessian_bound`, so the mean of n
+        has sensitivity √2·hessian_bound/n.
         """
         total, variance = np.zeros_like(matrices[0]), np.zeros(self.runs)
         for place, (party, weight) in enumerate(zip(self.federation.parties, self.federation.shares, strict=True)):
-            seen, sigma = self.release_symmetric(place, matrices[place], math.sqrt(2) * bend / party.records, share)
+            seen, sigma = self.release_symmetric(
+                place, matrices[place], math.sqrt(2) * hessian_bound / party.records, share
+            )
             total = total + weight * seen
             variance += (weight * sigma) ** 2
         return total, np.sqrt(2 * self.federation.shape[0] * variance)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league.methods import CURATOR, METHODS, NOBODY, OURS, OURS_POOLED, Method
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable

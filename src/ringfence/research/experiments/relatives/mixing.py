@@ -1,15 +1,34 @@
 """Iterative Hessian mixing (Lev, Shenfeld, Srinivasan, Ligett and Wilson 2026), and its exact replace-one cost.
 
 From its description: every round a Gaussian sketch of the features with noise, SX + ηN, is drawn afresh and gives
-Ĥ = (SX + ηN)ᵀ(SX + ηN)/k; Σx·clip(y − θᵀx) gets Gaussian noise; θ moves by Ĥ⁻¹ times it. η is as small as the least
-eigenvalue of Σxxᵀ, told with noise, allows. It is for least squares; labels are fitted by least squares, as ±1 or a
+Ĥ = (SX + ηN)ᵀ(SX + ηN)/k; Σx·clip(y − θᵀx) gets Gaussian noise; θ changes by Ĥ⁻¹ times it. η is as small as the least
+eigenvalue of Σxxᵀ, released with noise, allows. It is for least squares; labels are fitted by least squares, as ±1 or a
 column for each class.
 
-*What sketches cost* (docs/proofs.md, Lemma X2): with A ⪰ γI what neighbours share of XᵀX + η²I, and a = X²/γ, the pair
-N(0, 1 + a) ⊗ N(0, 1) against N(0, 1) ⊗ N(0, 1 + a), once for every row, dominates them; with M(s) the moment-generating
-function of the privacy loss of all rows and of Gaussian answers,
+*Lemma X2 (Gaussian sketches).* Let a party release, in T adaptive rounds, k rows each of SX + ηN, with S and N fresh
+matrices of independent standard normal numbers, the rows of X its records, ‖x‖ ≤ X, and let XᵀX + η²I ⪰ κI hold
+without the record that neighbours do not share. With a = X²/κ, the pair P = N(0, 1+a) × N(0, 1), Q = N(0, 1) × N(0,
+1+a), taken kT times, dominates these releases. Together with Gaussian releases of shift μ they are (ε, δ)-DP with
 
-    δ(ε) = E[(1 − e^{ε − loss})₊] = (1/2πi)·∫ M(s)·e^{−sε}/(s(s + 1)) ds        along Re s = s₀, 0 < s₀ < 1/a.
+    δ(ε) = (1/2πi) ∫ M(s)·e^(−sε)/(s(s + 1)) ds        along Re s = s₀, for any s₀ from 0 to 1/a,
+    M(s) = (1 − as)^(−kT/2) · (1 + as/(1 + a))^(−kT/2) · exp(μ²(s + s²)/2).
+
+*Proof.* Rows are independent, each N(0, A + xxᵀ) or N(0, A+x′x′ᵀ), A the shared part. With u = A^(−½)x and v =
+A^(−½)x′, of squared norm at most a, these are images of N(0, I + uuᵀ) and N(0, I + vvᵀ). Multiply by (I + vvᵀ)^(−½):
+the second becomes N(0, I), the first has the eigenvalues of a matrix that differs from I by one of rank two with at
+most one positive and one negative eigenvalue. So they are 1 except for some λ from 1 to 1 + a (the norm of I + uuᵀ
+bounds it) and some λ′ from 1/(1+a) to 1 (one over the norm of I + vvᵀ). In the basis of its eigenvectors coordinates
+are independent. N(0, λ) against N(0, 1) is computed from N(0, 1+a) against N(0, 1): scale by √c, c = (λ−1)/a ≤ 1, and
+add N(0, 1−c). N(0, λ′) against N(0, 1) is, scaled, N(0, 1) against N(0, 1/λ′), computed likewise from N(0, 1) against
+N(0, 1+a). So the pair dominates a row, and by R1 its kT-th power all rows. The pair is the same in both orders. Under
+P the loss of a row is ½·(aZ₁² − a/(1+a)·Z₂²) with standard normal Z₁ and Z₂ (normalisations cancel), that of the
+Gaussian releases is N(μ²/2, μ²) by R3, and M is the moment-generating function of their sum ℓ. δ(ε) = E(1−e^(ε−ℓ))₊,
+and (1−e^(−t))₊ = (1/2πi)∫ e^(st)/(s(s+1)) ds. ∎
+
+η may depend on a released value: the least eigenvalue of XᵀX, of sensitivity X² (Weyl), with Gaussian noise
+of standard deviation s. With probability at least 1 − Φ(−τ) its released value exceeds it by at most τs; less τs and
+less X², which the record may contribute, it bounds the shared part's least eigenvalue from below. Otherwise nothing
+is claimed, which adds Φ(−τ) to δ.
 """
 
 import math
@@ -22,14 +41,14 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league.apart import label_columns
 from ringfence.research.experiments.relatives.federation import FAR, Federation, Party, Releases, scores, sums
 
 ROUNDS, ROWS, GRADIENTS = 3, 6.0, 0.5
 """T, the sketch's rows in units of max(d, log 4T/ϱ), and the gradients' part: published (there a half of ε)."""
 FAILURE = 0.1
-"""The part of δ that pays for an eigenvalue told too large; also ϱ, in units of δ."""
+"""The part of δ that pays for an eigenvalue released too large; also ϱ, in units of δ."""
 
 
 class Mixing(NamedTuple):
@@ -92,7 +111,7 @@ def iterative_hessian_mixing(releases: Releases, settings: Sequence[Mixing]) -> 
 
 
 def clipped_pull(party: Party, columns: FloatArray, weights: FloatArray, clip: FloatArray) -> FloatArray:
-    """Return each run's Σx·clip(y − θᵀx); replacing a record moves it by at most 2X·clip."""
+    """Return each run's Σx·clip(y − θᵀx); its sensitivity is 2X·clip."""
     residuals = columns[:, None, :].astype(np.float32) - scores(party, weights)
     return sums(party, residuals, np.linalg.norm(residuals, axis=-1), clip)
 
@@ -143,7 +162,7 @@ def sketch_delta(epsilon: float, shift: float, rows: int, reach: float) -> float
 def _roots(releases: Releases, place: int, plans: Sequence[Sketches]) -> list[FloatArray]:
     """Tell the least eigenvalue of Σxxᵀ with noise; return a root of XᵀX + η²I for each run.
 
-    A record's replacement moves the eigenvalue by at most X², and without the record it is smaller by at most X². Where
+    The eigenvalue has sensitivity X², and without the record it is smaller by at most X². Where
     the noise is larger than its margin, with probability FAILURE·δ, γ is not reached; δ has room for that.
     """
     party, X = releases.federation.parties[place], releases.federation.X

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.relatives.federation import Federation, Releases, norms, wide, within_reach
 
 ROUNDS, GRADIENTS, FLOOR = 15, 0.7, 1e-5
@@ -43,7 +43,7 @@ class FeatureCovariance(NamedTuple):
 
 
 def published_newton(federation: Federation) -> Newton:
-    """Return the settings of the published comparison; gradients are cut at the longest that weights 0 can have."""
+    """Return the settings of the published comparison; gradients are clipped at their largest norm at weights 0."""
     return Newton(ROUNDS, federation.steepest, GRADIENTS, FLOOR * federation.X**2, 0.0)
 
 
@@ -76,7 +76,7 @@ def dp_newton(releases: Releases, settings: Sequence[Newton]) -> FloatArray:
     weights = releases.start
     for _ in range(rounds):
         own = [federation.hessian(party, weights) for party in federation.parties]
-        hessian, edge = releases.second_moments(own, federation.bend, (1 - gradients) / rounds)
+        hessian, edge = releases.second_moments(own, federation.hessian_bound, (1 - gradients) / rounds)
         gradient = releases.gradient(weights, clip, gradients / rounds)
         values, axes = np.linalg.eigh(hessian)
         values = np.maximum(values, (floor + edges * edge)[:, None])

@@ -1,11 +1,11 @@
 """What the relatives' page says about each: what was taken from its description, what was supplied, what it proves."""
 
-from ringfence.protocol.losses import Squared
+from ringfence.protocol import Squared
 from ringfence.research.experiments.relatives.federation import Federation
 from ringfence.research.experiments.relatives.methods import RACED, TUNING_RUNS
 
 DESCRIPTIONS = (
-    "**Ringfence**: [preconditioned descent](../../preconditioned.md), without a survey where "
+    "**Ringfence**: [preconditioned descent](../../algorithms.md#preconditioned-descent), without a survey where "
     "that could not tell directions apart; untuned. Constants of its rule were compared on these tables too.",
     "**DP-FedSOFIM** (Nair, Sen, Sen and Banerjee 2026). *Taken*: clipped mean gradients with Gaussian noise; at the "
     "server their bias-corrected moving mean M, and a step along (MMᵀ + ρI)⁻¹M by Sherman and Morrison. That is M/(ρ "
@@ -23,7 +23,7 @@ DESCRIPTIONS = (
     "**FedHybrid with noise** (Niu and Wei 2021). *Taken*, from its abstract: copies of the weights at every silo, "
     "primal and dual steps, a primal step along the gradient or by Newton's method. *Supplied*: the exact form (one "
     "step on the augmented Lagrangian with penalty μ), clipping, and noise with a sensitivity that includes the "
-    "hidden Hessian ([Lemma X1](../../proofs.md#simulated-relatives)). *Privacy*: it claims none.",
+    "hidden Hessian (Lemma X1 in `relatives/directions.py`). *Privacy*: it claims none.",
     "**DP-FedNew** (Krouka, Koskela and Kulkarni 2025, after FedNew, Elgabli and others 2022). *Taken*: one ADMM step "
     "per round towards the Newton direction; per-record gradients and right-hand sides are clipped; the features' "
     "second moments replace the Hessian and stay at the silo; the direction gets noise. *Supplied*: the sensitivity, "
@@ -46,7 +46,7 @@ DESCRIPTIONS = (
     "column per class; for several parties the sum of their sketched Hessians. *Privacy*: a trusted curator; Rényi DP "
     "of sketches, ε and δ divided between its parts; in their code for a record that is left out (sums move by C, "
     "where a replaced one moves them by 2C). Here sketches, eigenvalue and sums are accounted for together, for a "
-    "replaced record, by a pair that dominates them: [Lemma X2](../../proofs.md#simulated-relatives).",
+    "replaced record, by a pair that dominates them: Lemma X2 in `relatives/mixing.py`.",
 )
 """One for each method, in the order of the page."""
 

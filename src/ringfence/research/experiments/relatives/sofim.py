@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.relatives.federation import Federation, Releases, norms, wide, within_reach
 
 RATE, RIDGE, MEMORY, CLIP, ROUNDS = 0.1, 0.5, 0.9, 1.0, 70
@@ -37,7 +37,7 @@ def grid(federation: Federation) -> list[Sofim]:
 
     def setting(rounds: int, clip: float, step: float, ridge: float) -> Sofim:
         longest = clip * federation.steepest
-        return Sofim(rounds, longest, step * ridge * longest**2 / federation.bend, ridge * longest**2)
+        return Sofim(rounds, longest, step * ridge * longest**2 / federation.hessian_bound, ridge * longest**2)
 
     return [
         setting(rounds, clip, step, ridge)

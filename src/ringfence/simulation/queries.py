@@ -1,0 +1,132 @@
+"""The silos' answers without noise, at many arguments at once.
+
+Queries in the table `MEANS` are computed for all silos together, with sums in floating point. Any other query, and any
+about persons, is computed silo by silo as the silos do.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ringfence.protocol import Axes, BaseQuery, FeatureMoments, FloatArray, Plan, PreconditionedGradient, Query
+from ringfence.protocol.arrays import TINY
+from ringfence.protocol.queries.feature_moments import WEIGHT
+from ringfence.silo.queries import compute
+from ringfence.silo.queries.feature_moments import target_bin
+from ringfence.silo.queries.gradient import clipped_mean
+from ringfence.silo.records.records import Records
+
+
+class WeightedRows:
+    """All silos' rows in one matrix, and each row's weight in the server's average."""
+
+    def __init__(self, features: FloatArray, targets: FloatArray, shares: FloatArray) -> None:
+        """Hold the rows of one or all simulated silos, each with its share of the average."""
+        self.features, self.targets, self.shares = features, targets, shares
+        self._norms: dict[bytes, FloatArray] = {}
+
+    def norms(self, axes: Sequence[Axes]) -> FloatArray:
+        """Return every simulated row's feature norm along each set of axes; those of the last call are cached."""
+        known, keys = self._norms, [own.packed().tobytes() for own in axes]
+        self._norms = {
+            key: known[key] if key in known else np.linalg.norm(own.along(self.features, np.matmul), axis=1)
+            for key, own in dict(zip(keys, axes, strict=True)).items()
+        }
+        return np.stack([self._norms[key] for key in keys], axis=1)
+
+
+class NoiselessAnswers:
+    """Silos that answer for all their records, and the server's average of their answers."""
+
+    def __init__(self, plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray] | Records]) -> None:
+        """Prepare to answer a plan's queries on the silos' records without noise, for simulations."""
+        self.plan = plan
+        self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
+        weights = [terms.weight for terms in plan.silos]
+        self._all = WeightedRows(
+            np.concatenate([own.features for own in self.silos]),
+            np.concatenate([own.targets for own in self.silos]),
+            np.concatenate([np.full(own.rows, p / own.rows) for p, own in zip(weights, self.silos, strict=True)]),
+        )
+        self._parts = [WeightedRows(own.features, own.targets, np.full(own.rows, 1 / own.rows)) for own in self.silos]
+        self._weights = weights
+
+    def means(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return the silos' averaged noiseless answers to each argument; equal ones are computed once."""
+        if means := self._together(query):
+            return _once(arguments, lambda own: means(query, self.plan, own, self._all))
+        return [np.tensordot(self._weights, each, axes=1) for each in self.each(query, arguments)]
+
+    def each(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return the silos' noiseless answers to each argument, a row each."""
+        return _once(arguments, lambda own: [self._answers(query, argument) for argument in own])
+
+    def _answers(self, query: Query, argument: FloatArray) -> FloatArray:
+        """Return every silo's noiseless answer to one argument, a row each."""
+        if means := self._together(query):
+            return np.stack([means(query, self.plan, [argument], rows)[0] for rows in self._parts])
+        return np.stack([compute(query, self.plan, argument, own, np.ones(len(own)), len(own)) for own in self.silos])
+
+    def _together(self, query: Query) -> "Means | None":
+        """Return the function that computes a query's noiseless answers for all arguments at once, if there is one."""
+        return MEANS.get(type(query)) if all(own.persons is None for own in self.silos) else None
+
+
+def _once(
+    arguments: Sequence[FloatArray], answer: Callable[[list[FloatArray]], Sequence[FloatArray]]
+) -> list[FloatArray]:
+    """Return the noiseless answer to each argument, computing that of equal arguments once."""
+    different = {argument.tobytes(): argument for argument in arguments}
+    answers = dict(zip(different, answer(list(different.values())), strict=True))
+    return [answers[argument.tobytes()] for argument in arguments]
+
+
+def feature_moments(
+    query: FeatureMoments, plan: Plan, arguments: Sequence[FloatArray], rows: WeightedRows
+) -> list[FloatArray]:
+    """Return the second moments of features along axes, and the target's bins: a product of rows per argument."""
+    answers, bins = [], query.bins(plan)
+    for argument in arguments:
+        viewed = query.read(plan, argument)
+        along = rows.features @ viewed.axes.T
+        norms = np.sqrt(np.sum(along * along, axis=1))
+        along *= (np.sqrt(rows.shares) / np.maximum(norms, 1.0))[:, None]
+        matrix = along.T @ along
+        one, other = np.triu_indices(len(matrix))
+        triangle = matrix[one, other] * np.where(one == other, 1.0, math.sqrt(2.0))
+        spread = np.bincount(target_bin(plan, viewed.lower, viewed.upper, bins, rows.targets), rows.shares, bins)
+        answers.append(np.concatenate([triangle, WEIGHT * spread]))
+    return answers
+
+
+def preconditioned_gradients(
+    query: PreconditionedGradient, plan: Plan, arguments: Sequence[FloatArray], rows: WeightedRows
+) -> list[FloatArray]:
+    """Return the clipped mean gradients: two products with the rows, and one more for each new set of axes.
+
+    Clipping outer(Ax, residual) to norm 1 is clipping the residual to 1/‖Ax‖. The sum of the clipped outer(x, residual)
+    is multiplied by the axes at the end.
+    """
+    asked = [query.read(plan, argument) for argument in arguments]
+    weights = np.stack([own.reshape(plan.data.width, -1) for own, _ in asked], axis=1)
+    total = clipped_mean(
+        plan.loss,
+        1 / np.maximum(rows.norms([axes for _, axes in asked]), TINY),
+        weights=weights,
+        features=rows.features,
+        norms=np.ones(len(rows.targets)),
+        targets=rows.targets,
+        shares=rows.shares,
+    )
+    return [axes.turned(total[:, place]).reshape(-1) for place, (_, axes) in enumerate(asked)]
+
+
+Means = Callable[[Any, Plan, Sequence[FloatArray], WeightedRows], Sequence[FloatArray]]
+"""Returns, for each argument, the average of the silos' answers."""
+
+MEANS: dict[type[BaseQuery], Means] = {
+    FeatureMoments: feature_moments,
+    PreconditionedGradient: preconditioned_gradients,
+}
