@@ -20,28 +20,28 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, event_from_dict, seen_by
 from ringfence.errors import PlanError
-from ringfence.model import Model
+from ringfence.evidence.verification import verify_file
+from ringfence.federation.requests import TrainRequest
+from ringfence.federation.workflow import train_files
+from ringfence.model.model import Model
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.guarantee import Guarantee, against
-from ringfence.protocol.keys import load_keys
-from ringfence.protocol.messages import Batch, RoundRequest, SealedUpdate, parse_answer, unpack
-from ringfence.protocol.plan import load_plan
+from ringfence.protocol import Batch, Guarantee, RoundRequest, SealedUpdate, load_keys, load_plan, parse_answer, unpack
+from ringfence.protocol.plan.guarantee import against
 from ringfence.server import transcript
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
 from ringfence.server.conduct import ConductedRun, conduct, replay
 from ringfence.shuffler.shuffler import Shuffler
-from ringfence.silo import certificate, pending
-from ringfence.silo.account import Approved
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger import certificate
+from ringfence.silo.ledger.history import ApprovedPlan
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator import decisions
 from ringfence.simulation.cells import Cell, Cells
 from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import SweepHeader, read_rows
-from ringfence.storage.private_files import read_key
-from ringfence.verification import verify_file
-from ringfence.workflow import TrainRequest, train_files
+from ringfence.storage.files import read_key
 
 PLACE = "@GOLDEN@"
 """Stands in golden files for the absolute path of the folder that they are in."""
@@ -149,7 +149,7 @@ def without_hashes(account: dict[str, Any]) -> dict[str, Any]:
     return {**{name: account[name] for name in ("silo", "budget", "spent", "reserved")}, "plans": plans}
 
 
-def _plan_state(ledger: Ledger, silo: str, approved: Approved) -> dict[str, Any]:
+def _plan_state(ledger: Ledger, silo: str, approved: ApprovedPlan) -> dict[str, Any]:
     terms = approved.plan.terms(silo)
     assert terms is not None
     rounds = sorted(approved.rounds.items())
@@ -175,7 +175,7 @@ def ledger_of(folder: Path) -> Path:
 def silo_facts(folder: Path) -> dict[str, Any]:
     """Return what stands in a silo's folder beside its ledger."""
     silo_folder = SiloFolder.open(folder)
-    waiting = pending.pending(silo_folder, ())
+    waiting = decisions.pending_plans(silo_folder, ())
     return {
         "name": silo_folder.name,
         "records": len(silo_folder.records()),
@@ -222,11 +222,6 @@ def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
     return {**proved, "epsilon": epsilon, "alone_epsilon": anyone, "delta": budget["delta"], "budget": budget}
 
 
-def certificate_words(path: Path) -> str:
-    """Check a certificate and return what is said of it."""
-    return verify_file(path).text()
-
-
 def _reasons(remarks: Iterable[str]) -> list[list[str]]:
     """Return what operators wrote of ledgers and data, without our words around it."""
     return [re.findall("“([^”]*)”", remark) for remark in remarks]
@@ -243,7 +238,7 @@ def certify(folder: Path, out: Path) -> dict[str, Any]:
 
 def transcript_facts(folder: Path) -> dict[str, Any]:
     """Return how far a run has come."""
-    header, entries = transcript.read(folder)
+    header, entries = transcript.read_transcript(folder)
     run = ConductedRun(header)
     kinds: list[str] = []
     answered: list[list[str]] = []
@@ -263,7 +258,7 @@ def transcript_facts(folder: Path) -> dict[str, Any]:
         "finished": session.finished,
         "asked": [] if session.finished else session.asked(),
         "request": None if session.finished else sha256(session.request().to_bytes()),
-        "weights": [] if session.finished else unpack(session.request().weights).tolist(),
+        "weights": [] if session.finished else unpack(session.request().argument).tolist(),
         "held": {name: sha256(answer.to_bytes()) for name, answer in run.answers.items() if answer is not None},
     }
 
@@ -296,9 +291,9 @@ def resume(folder: Path) -> dict[str, Any]:
             request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
         ) -> None:
             for name in silos:
-                question = RoundRequest.from_bytes(request)
-                answer = gates[name].answer(question).to_bytes()
-                asked.append([question.round, name, sha256(answer)])
+                query = RoundRequest.from_bytes(request)
+                answer = gates[name].answer(query).to_bytes()
+                asked.append([query.round, name, sha256(answer)])
                 arrived(name, answer)
 
         collect: Collect | None = None
@@ -360,7 +355,7 @@ def message_again(content: bytes) -> tuple[str, bytes]:
 def vector_in(content: bytes) -> list[float]:
     """Return the numbers of a request or an update."""
     document = json.loads(content)
-    numbers: list[float] = unpack(document["weights" if document["kind"] == "request" else "vector"]).tolist()
+    numbers: list[float] = unpack(document["argument" if document["kind"] == "request" else "vector"]).tolist()
     return numbers
 
 
@@ -385,7 +380,7 @@ def _remarks_of(model: Model) -> dict[str, Any]:
 
 
 def _encoded(model: Model, rows: Path) -> Any:
-    from ringfence.protocol.encoding import encode_features
+    from ringfence.protocol.schema.encoding import encode_features
     from ringfence.sources import read_table
 
     return encode_features(model.plan.data, read_table(rows), source=rows.name)
@@ -394,26 +389,13 @@ def _encoded(model: Model, rows: Path) -> Any:
 def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path) -> dict[str, float]:
     """Train once more on ledgers that exist, and return what each silo is guaranteed of all runs together.
 
-    A ledger that was registered is named, since this user's registry does not know it; an older one need not be.
+    The ledgers are named, since this user's registry does not know them.
     """
     asked = PlanRequest(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd", held_out=0.0)
-    named = [path for path in sorted(ledgers.glob("*.ledger")) if was_registered(path)]
-    request = TrainRequest(
-        files=files,
-        schema=schema,
-        target=target,
-        plan=asked,
-        ledgers=None if named else ledgers,
-        same_data_as=named,
-    )
+    named = sorted(ledgers.glob("*.ledger"))
+    request = TrainRequest(files=files, schema=schema, target=target, plan=asked, same_data_as=named)
     silos = train_files(request).result.statement.silos
     return {name: guarantee.total.epsilon for name, guarantee in silos.items()}
-
-
-def was_registered(path: Path) -> bool:
-    """Tell whether a registry knew the ledger once."""
-    with Ledger.open(path) as ledger:
-        return ledger.account().registered
 
 
 def sweep_facts(path: Path) -> dict[str, Any]:

@@ -7,22 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ringfence.deployment.carried_head import CarriedHead
+from ringfence.deployment.door import CarriedHead
 from ringfence.deployment.nvflare import federation, policy
 from ringfence.deployment.nvflare import kit as kits
 from ringfence.deployment.nvflare.authority import fingerprint
 from ringfence.errors import RingfenceError
-from ringfence.forks import require_heads, require_one_history
-from ringfence.sealed_sums.sealing import public_key
+from ringfence.evidence.forks import require_one_history, require_transcript_heads
+from ringfence.shuffler.sealing import public_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
-from ringfence.silo import decisions
-from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.registry import Registry
-from ringfence.silo.watermarks import watermark
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger, watermark
+from ringfence.silo.ledger.registry import Registry
+from ringfence.silo.operator import decisions
 
 
 def _refusal(act: Callable[[], object]) -> str:
@@ -121,7 +120,7 @@ def fork(*certificates: Path) -> str:
 
 def heads_shown(certificate: Path, run: Path) -> dict[str, int]:
     """Return how many heads in a run's transcript are entries of the certificate, and how many are anything else."""
-    return vars(require_heads(certificate, run))
+    return vars(require_transcript_heads(certificate, run))
 
 
 def shuffler_objection(folder: Path) -> str:
@@ -138,7 +137,7 @@ def kit_faults(kit: Path, folder: Path) -> str:
     for part in ("startup", "local"):
         (kit / part).chmod(0o700)
     try:
-        policy.check(kit, folder)
+        policy.check_policy(kit, folder)
     except Exception as problem:
         return str(problem)
     return ""
@@ -146,25 +145,25 @@ def kit_faults(kit: Path, folder: Path) -> str:
 
 def administrator(kit: Path) -> str:
     """Return who an administrator's kit is for."""
-    return federation.user_of(kit)
+    return kits.user_of(kit)
 
 
 def federation_facts(folder: Path) -> dict[str, Any]:
     """Return who takes part in a federation, by its organiser's folder, and its authority."""
-    found = federation.read(folder)
+    found = federation.read_federation(folder)
     response = kits.Response.read(folder / "north.response")
     return {
         "server": found.server,
         "silos": list(found.silos),
-        "administrator": federation.user(found.admin),
+        "administrator": federation.admin_user(found.admin),
         "response": [response.server, fingerprint(response.root.public_key())],
     }
 
 
 def renewed(folder: Path, kit: Path, silo: Path) -> str:
     """Sign a silo's request again, let its kit join with the response, and say what the kit then allows too much."""
-    response, _ = federation.sign(folder, folder / "north.request")
+    response, _ = federation.sign_requests(folder, folder / "north.request")
     for file in ("resources.json", "authorization.json", "ringfence.toml"):
         (kit / "local" / file).unlink()
-    policy.join(silo, kit, kits.Response.read(response), same_user=True)
+    policy.join_kit(silo, kit, kits.Response.read(response), same_user=True)
     return kit_faults(kit, silo)

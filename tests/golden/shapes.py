@@ -13,26 +13,37 @@ import numpy as np
 
 from ringfence.accounting.events import Event
 from ringfence.deployment.nvflare import policy
-from ringfence.dossier.signing import DossierContent, DossierSignature
-from ringfence.model import Model
-from ringfence.personal import PersonalModel
-from ringfence.protocol.certificate import Certificate, CertificateFile
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import Batch, NoisyUpdate, Refusal, RoundRequest, SealedUpdate
-from ringfence.protocol.plan import Plan, load_plan
-from ringfence.protocol.public import Public
+from ringfence.evidence.dossier.signing import DossierContent, DossierSignature
+from ringfence.model.model import Model
+from ringfence.model.personal import PersonalModel
+from ringfence.protocol import (
+    Batch,
+    Certificate,
+    NoisyUpdate,
+    Plan,
+    Public,
+    PublicKeys,
+    Refusal,
+    RoundRequest,
+    SealedUpdate,
+    load_plan,
+)
+from ringfence.protocol.documents.certificate import CertificateFile
 from ringfence.server import transcript
 from ringfence.shuffler.store import Store
-from ringfence.silo import decisions
-from ringfence.silo.account import FORMATS
-from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
-from ringfence.silo.gate import Gate
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.history import FORMATS
+from ringfence.silo.operator import decisions
 from ringfence.simulation.table import SweepHeader
 from ringfence.storage.chain import Entry
-from ringfence.storage.state_folder import state_folder
+from ringfence.storage.files import state_folder
 from tests.deployment.kits import make_kits
 from tests.golden.reading import copy
+
+SHAPES = Path(__file__).parent / "shapes.json"
+"""The fields of every document, as they were when golden files were last written."""
 
 
 def newest_formats() -> dict[str, int]:
@@ -124,14 +135,14 @@ def _new_silo_folder(golden: Path, folder: Path, name: str, new_beginning: str =
     settings = make_settings(
         name=name,
         data_file=str(golden / "data" / f"{name}.csv"),
-        schema_file=str(golden / "data" / "schema-ill.toml"),
+        schema_file=str(golden / "data" / "schema-small.toml"),
     )
     return SiloFolder.create(folder, settings, Budget(2.0, 1e-6), note="why", new_beginning=new_beginning)
 
 
 def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
     """Let a new silo write every kind of entry, and return what it wrote."""
-    plan = load_plan(golden / "plans" / "of-silos" / "approved-only.json")
+    plan = load_plan(golden / "plans" / "fixed.json")
     with silo_folder.ledger() as ledger:
         ledger.grant(Budget(2.0, 1e-6, anyone=3.0))
         gate = Gate(silo_folder.records(), ledger, silo_folder.key())
@@ -206,7 +217,7 @@ def _kit_shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     kits = make_kits(work / "federation", "localhost", ["north"])
     kit = kits.silos["north"]
     folder = _new_silo_folder(golden, work / "joining", "north").path
-    policy.join(folder, kit, kits.responses["north"], same_user=True)
+    policy.join_kit(folder, kit, kits.responses["north"], same_user=True)
     response = work / "federation" / "north.response"
     return {
         "kit's ringfence.toml": _toml(kit / "local" / "ringfence.toml"),

@@ -1,4 +1,4 @@
-"""What a version wrote is read, continued and accounted for as that version did; its `expected.json` says how that was.
+"""What a released version wrote is read, continued and accounted for as it was then (`expected.json`).
 
 The documents are copied before they are opened: nothing here may change them.
 """
@@ -8,11 +8,10 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.golden import reading, shapes
+from tests.golden import reading
 from tests.golden.expected import EXACT, EXPECTED, HERE, SAMPLED, VERSIONS, Copied, Seen, agree, each, having
 
 
@@ -34,12 +33,6 @@ def test_no_golden_file_was_ever_changed(version: str) -> None:
 
 
 # Silos
-
-
-@each("silos")
-def test_a_ledger_holds_the_same_entries_events_and_epsilons(seen: Seen, version: str, name: str) -> None:
-    ledger = reading.ledger_of(seen(version) / "silos" / name)
-    agree(reading.account_of(ledger), EXPECTED[version]["silos"][name]["account"])
 
 
 @each("ledgers")
@@ -89,41 +82,7 @@ def test_a_silo_goes_on_where_it_stopped(copied: Copied, version: str, name: str
     assert after["entries"][: len(before)] == before
 
 
-@each("silos", ["lost-rounds"])
-def test_a_round_that_was_lost_stays_lost_and_the_next_is_answered(copied: Copied, version: str, name: str) -> None:
-    folder = copied(version, f"silos/{name}") / "silos" / name
-    said = [reading.describe(answer) for answer in reading.ask(folder, requests_of(version, name))]
-    assert [answer.get("reason", answer["kind"]) for answer in said] == [
-        "update", "round-lost", "update", "round-lost", "update", "update",
-    ]  # fmt: skip
-
-
-@each("silos", ["revoked"])
-def test_a_revoked_plan_stays_revoked_also_in_its_answered_rounds(copied: Copied, version: str, name: str) -> None:
-    answers = reading.ask(copied(version, f"silos/{name}") / "silos" / name, requests_of(version, name))
-    assert [reading.describe(answer).get("reason") for answer in answers] == ["revoked"] * len(answers)
-    plans = EXPECTED[version]["silos"][name]["account"]["plans"]
-    assert len(plans) == 1
-    [plan] = plans.values()
-    assert plan["answered"].keys() == {"0", "1"}
-
-
-@each("silos", ["half-finished"])
-def test_other_weights_for_an_answered_round_are_still_refused(copied: Copied, version: str, name: str) -> None:
-    requests = requests_of(version, name)
-    asked = json.loads(requests[0])
-    asked["weights"] = json.loads(requests[1])["weights"]
-    [answer] = reading.ask(copied(version, f"silos/{name}") / "silos" / name, [json.dumps(asked).encode()])
-    assert reading.describe(answer)["reason"] == "round-answered"
-
-
-CERTIFIED = (
-    "begun-by-0.1.0", "begun-by-0.2.0", "changed", "composed", "correlated", "half-finished", "joined", "new", "phased",
-    "surveyed-one-pass",
-)  # fmt: skip
-
-
-@each("silos", CERTIFIED)
+@each("silos")
 def test_a_silo_that_went_on_can_be_certified(copied: Copied, tmp_path: Path, version: str, name: str) -> None:
     folder = copied(version, f"silos/{name}") / "silos" / name
     reading.ask(folder, requests_of(version, name))
@@ -131,32 +90,6 @@ def test_a_silo_that_went_on_can_be_certified(copied: Copied, tmp_path: Path, ve
     spent = EXPECTED[version]["silos"][name]["afterwards"]["spent"]["epsilon"]
     assert math.isclose(proved["epsilon"], spent["shuffled"], rel_tol=SAMPLED)
     assert math.isclose(proved["alone_epsilon"], spent["alone"], rel_tol=SAMPLED)
-
-
-@pytest.mark.parametrize(
-    ("before", "former", "after", "later"),
-    [
-        ("v0_1_0", "correlated", "v0_2_0", "begun-by-0.1.0"),
-        ("v0_2_0", "begun-by-0.1.0", "v0_3_0", "begun-by-0.1.0"),
-        ("v0_2_0", "half-finished", "v0_3_0", "begun-by-0.2.0"),
-    ],
-)
-def test_a_ledger_that_an_earlier_version_began_went_on_and_none_of_its_entries_changed(
-    before: str, former: str, after: str, later: str
-) -> None:
-    old, new = EXPECTED[before]["silos"][former]["account"], EXPECTED[after]["silos"][later]["account"]
-    assert new["entries"][: len(old["entries"])] == old["entries"]
-    for digest, plan in old["plans"].items():
-        assert new["plans"][digest]["answered"].items() >= plan["answered"].items()
-    assert sum(len(new["plans"][digest]["answered"]) - len(plan["answered"]) for digest, plan in old["plans"].items())
-    assert new["spent"]["epsilon"]["shuffled"] > old["spent"]["epsilon"]["shuffled"]
-
-
-@pytest.mark.parametrize(("version", "silo"), [("v0_2_0", "begun-by-0.1.0"), ("v0_3_0", "begun-by-0.1.0")])
-def test_such_a_ledger_holds_entries_of_old_and_new_formats(version: str, silo: str) -> None:
-    formats = shapes.ledger_formats(HERE / version / "silos" / silo / "clinic.ledger")
-    assert {format for kind, format in formats if kind == "budget"} == {1, 2}
-    assert {format for kind, format in formats if kind == "plan"} == {1, 2}
 
 
 # Plans, events, messages, certificates
@@ -185,13 +118,6 @@ def test_a_message_is_read_and_written_again_as_the_same_bytes(version: str, nam
         assert reading.vector_in(content) == expected["vector"]
     if expected["kind"] == "refusal":
         assert reading.describe(content)["reason"] == name.removeprefix("refusal-").removesuffix(".json")
-
-
-@pytest.mark.parametrize("version", ["v0_1_0", "v0_2_0"])
-def test_of_plans_that_name_no_colluders_it_is_said_that_no_silo_may_collude_with_the_server(version: str) -> None:
-    """They counted on the noise of all silos, so that is what they proved."""
-    said = reading.certificate_words(HERE / version / "certificates" / "shuffled.json")
-    assert "This holds against the server as long as neither the shuffler nor any other silo colludes with it." in said
 
 
 @each("certificates")
@@ -224,7 +150,6 @@ def test_the_silos_of_a_run_hold_the_same_entries_events_and_epsilons(seen: Seen
 def test_a_finished_run_is_replayed_to_the_same_model(seen: Seen, version: str, name: str) -> None:
     weights = reading.replayed_weights(seen(version) / "runs" / name / "server")
     agree(weights, EXPECTED[version]["runs"][name]["weights"])
-    agree(weights, EXPECTED[version]["models"]["conducted.json"]["weights"])
 
 
 @each("runs", wanted=lambda run: not run["transcript"]["finished"])
@@ -277,35 +202,20 @@ def test_a_shuffler_knows_its_rounds_and_hands_out_the_same_batches_again(seen: 
     assert {entry["state"] for entry in plan["rounds"]} >= {"released"}
 
 
-@pytest.mark.parametrize(
-    ("version", "rounds"),
-    [
-        ("v0_1_0", [(3, "released"), (3, "released"), (2, "waiting")]),
-        ("v0_3_0", [(2, "released"), (1, "waiting")]),
-    ],
-)
-def test_a_shuffler_was_stopped_with_deposits_in_an_open_round(version: str, rounds: list[tuple[int, str]]) -> None:
-    [plan] = EXPECTED[version]["runs"]["shuffled"]["shuffler"]["plans"]
-    assert [(entry["silos"], entry["state"]) for entry in plan["rounds"]] == rounds
-
-
 # Models, sweeps
 
 
 @each("models")
 def test_a_model_predicts_and_states_the_same(version: str, name: str) -> None:
     found = reading.model_facts(HERE / version / "models" / name, HERE / version / "data" / "new.csv")
-    agree(_with_numbers_alone(found), _with_numbers_alone(EXPECTED[version]["models"][name]))
+    expected = EXPECTED[version]["models"][name]
+    agree(_numbers_of(found.pop("statement")), _numbers_of(expected["statement"]))
+    agree(found, {key: value for key, value in expected.items() if key != "statement"})
 
 
-def _with_numbers_alone(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's facts with the numbers of its statement, whose words may be bettered, and may say more."""
-    words = facts["statement"]
-    if words is not None:
-        words = re.sub(
-            r"(?s)(So much epsilon|Epsilon and delta guarantee this).*?%\.|In this run, at delta.*?\.\n", "", words
-        )
-    return {**facts, "statement": None if words is None else re.findall(r"\d[\d.e-]*", words)}
+def _numbers_of(statement: str | None) -> list[str]:
+    """Return a statement's numbers: its words may change."""
+    return re.findall(r"\d[\d.e-]*", statement or "")
 
 
 @having("ledgers")
@@ -316,7 +226,7 @@ def test_training_again_counts_what_was_spent_before(copied: Copied, version: st
     assert len(silos) == len(EXPECTED[version]["ledgers"]) > 1
     files = [folder / "data" / f"{silo}.csv" for silo in silos]
     # The ledgers are of trained parts of the files: their silos' names and budgets count, not their sizes.
-    totals = reading.train_again(files, folder / "data" / "schema-ill.toml", "ill", ledgers)
+    totals = reading.train_again(files, folder / "data" / "schema-small.toml", "ill", ledgers)
     for silo in silos:
         before = EXPECTED[version]["ledgers"][f"models/ledgers/{silo}.ledger"]
         after = reading.account_of(ledgers / f"{silo}.ledger")

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from tests.golden import reading, remembered
-from tests.golden.expected import EXPECTED, HERE, VERSIONS, Copied, Seen, agree
+from tests.golden.expected import EXPECTED, HERE, Copied, Seen, agree, having
 
 
 @pytest.fixture
 def memory(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A silo, and the state folder of the user who ran it, as they were left; both are in another place now."""
-    folder = copied("v0_3_0", "memory") / "memory"
+    folder = copied("v1_0_0", "memory") / "memory"
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     return folder
 
 
-MEMORY = EXPECTED["v0_3_0"]["memory"]
+MEMORY = EXPECTED["v1_0_0"]["memory"]
 
 
 def test_a_user_s_registry_watermarks_and_carried_heads_are_read_as_they_were(memory: Path) -> None:
@@ -65,7 +65,7 @@ def test_without_its_registry_the_silo_waits_until_its_operator_registers_it(mem
 
 
 def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_does() -> None:
-    folder = HERE / "v0_3_0" / "certificates"
+    folder = HERE / "v1_0_0" / "certificates"
     earlier, later = folder / "half-finished-earlier.json", folder / "half-finished.json"
     assert remembered.fork(earlier, later) == remembered.fork(later, earlier) == ""
     assert "not of the same ledger" in remembered.fork(earlier, folder / "composed.json")
@@ -75,8 +75,8 @@ def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_
 def test_the_heads_in_a_run_s_transcript_are_entries_of_the_silo_s_certificate(
     seen: Seen, run: str, silo: str, shown: int
 ) -> None:
-    certificate = HERE / "v0_3_0" / "certificates" / f"{run}-{silo}.json"
-    found = remembered.heads_shown(certificate, seen("v0_3_0") / "runs" / run / "server")
+    certificate = HERE / "v1_0_0" / "certificates" / f"{run}-{silo}.json"
+    found = remembered.heads_shown(certificate, seen("v1_0_0") / "runs" / run / "server")
     assert found == {"heads": shown, "elsewhere": 0, "unsigned": 0}
 
 
@@ -86,7 +86,7 @@ def test_the_heads_in_a_run_s_transcript_are_entries_of_the_silo_s_certificate(
 def test_a_shuffler_is_served_where_its_witness_is_and_nowhere_else(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = copied("v0_3_0", "runs/shuffled") / "runs" / "shuffled"
+    folder = copied("v1_0_0", "runs/shuffled") / "runs" / "shuffled"
     assert "which records how far it came, is missing" in remembered.shuffler_objection(folder / "shuffler")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     assert remembered.shuffler_objection(folder / "shuffler") == ""
@@ -98,30 +98,7 @@ def test_a_shuffler_is_served_where_its_witness_is_and_nowhere_else(
 # Kits
 
 
-def in_kits(founded: bool) -> pytest.MarkDecorator:
-    """Give a test the versions whose federations had a folder and our validator in their kits, or those before."""
-    kits = {version: EXPECTED[version]["kit"] for version in VERSIONS if "kit" in EXPECTED[version]}
-    return pytest.mark.parametrize(
-        "version", [version for version, kit in kits.items() if ("federation" in kit) == founded]
-    )
-
-
-@in_kits(founded=False)
-def test_a_silo_s_startup_kit_until_0_2_still_names_its_folder_and_must_join_again_for_our_validator(
-    copied: Copied, version: str
-) -> None:
-    another = next(iter(EXPECTED[version]["silos"]))
-    folder = copied(version, "kit", f"silos/{another}")
-    kit = folder / "kit"
-    faults = remembered.kit_faults(kit / "silos" / "north", kit / "silo")
-    assert "app_validator must be ours" in faults
-    assert "Run `ringfence silo join` again" in faults
-    assert "another silo's folder" not in faults
-    assert "another silo's folder" in remembered.kit_faults(kit / "silos" / "north", folder / "silos" / another)
-    assert remembered.administrator(kit / "admin") == EXPECTED[version]["kit"]["administrator"]
-
-
-@in_kits(founded=True)
+@having("kit")
 def test_a_silo_s_startup_kit_is_still_strict_enough_and_its_federation_renews_it(copied: Copied, version: str) -> None:
     expected = EXPECTED[version]["kit"]
     kit = copied(version, "kit") / "kit"
@@ -130,4 +107,4 @@ def test_a_silo_s_startup_kit_is_still_strict_enough_and_its_federation_renews_i
     assert remembered.federation_facts(kit / "federation") == expected["federation"]
     assert remembered.renewed(kit / "federation", kit / "silos" / "north", kit / "silo") == ""
     (kit / "silos" / "north" / "local" / "resources.json").write_text("{}")
-    assert "app_validator must be ours" in remembered.kit_faults(kit / "silos" / "north", kit / "silo")
+    assert "Run `ringfence silo join` again" in remembered.kit_faults(kit / "silos" / "north", kit / "silo")

@@ -1,24 +1,25 @@
-"""Write a version's golden files, once, with the code of that version:
+"""Write the golden files of the version that is not released yet, in place of those that are there:
 
-    python -m tests.golden.write 0_3_0
+    python -m tests.golden.write
 
-runs `write_0_3_0.py.txt`, notes what this version makes of each document in `expected.json`, and lists the files in
-`v0_3_0.sha256`. It takes about a minute. What exists is never overwritten.
+writes its documents (`documents.py`), notes what this version makes of each in `expected.json`, lists the files in
+`VERSION.sha256`, and writes `shapes.json`. It takes about a minute.
 """
 
 import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.golden import reading, remembered
+from tests.golden import reading, remembered, shapes
+from tests.golden.documents import write_documents
+from tests.golden.shapes import SHAPES
 
 HERE = Path(__file__).parent
+VERSION = "v1_0_0"
 
 
 def silo_expectations(read: Path, goes_on: Path, requests: list[bytes]) -> dict[str, Any]:
@@ -114,19 +115,15 @@ def expectations(golden: Path, work: Path) -> dict[str, Any]:
         "messages": {path.name: _message(path.read_bytes()) for path in sorted((golden / "messages").glob("*"))},
         "events": {path.name: _event(path.read_bytes()) for path in sorted((golden / "events").glob("*"))},
     }
-    if (golden / "sweep").exists():
-        found = reading.sweep_facts(golden / "sweep" / "sweep.jsonl")
-        expected["sweep"] = {**found, "missing": reading.finish_sweep(goes_on / "sweep" / "sweep.jsonl")}
-    if (golden / "kit").exists():
-        assert remembered.kit_faults(read / "kit" / "silos" / "north", read / "kit" / "silo") == ""
-        expected["kit"] = {
-            "administrator": remembered.administrator(read / "kit" / "admin"),
-            "federation": remembered.federation_facts(read / "kit" / "federation"),
-        }
-    if (golden / "divided").exists():
-        expected["kept"] = {place: reading.keeping_of(read / place) for place in ("divided", "silos/large")}
-    if (golden / "memory").exists():
-        expected["memory"] = memory_expectations(read / "memory")
+    found = reading.sweep_facts(golden / "sweep" / "sweep.jsonl")
+    expected["sweep"] = {**found, "missing": reading.finish_sweep(goes_on / "sweep" / "sweep.jsonl")}
+    assert remembered.kit_faults(read / "kit" / "silos" / "north", read / "kit" / "silo") == ""
+    expected["kit"] = {
+        "administrator": remembered.administrator(read / "kit" / "admin"),
+        "federation": remembered.federation_facts(read / "kit" / "federation"),
+    }
+    expected["kept"] = {"silos/queries": reading.keeping_of(read / "silos" / "queries")}
+    expected["memory"] = memory_expectations(read / "memory")
     return expected
 
 
@@ -179,24 +176,19 @@ def json_lines(content: dict[str, Any], indent: str = "", depth: int = 2) -> str
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
 
 
-def main(version: str) -> None:
-    script, target = HERE / f"write_{version}.py.txt", HERE / f"v{version}"
-    if target.exists():
-        sys.exit(
-            f"{target} exists, and what a version wrote is never changed. Only if that version has not been released: "
-            "delete the folder, then write it again."
-        )
+def main() -> None:
+    """Write the version's folder anew, the list of its files, and the fields of all documents."""
+    target = HERE / VERSION
     with tempfile.TemporaryDirectory() as elsewhere:
         golden, work = Path(elsewhere).resolve() / "golden", Path(elsewhere).resolve() / "work"
-        golden.mkdir()
-        os.environ["XDG_STATE_HOME"] = str(Path(elsewhere) / "state")  # not that of whoever writes
-        tree = HERE.parents[1]  # whose code is to write, whatever is installed
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree)])}
-        subprocess.run([sys.executable, str(script), str(golden)], check=True, env=environment)
+        write_documents(golden)
+        os.environ["XDG_STATE_HOME"] = str(Path(elsewhere) / "state")  # of a user who has seen nothing yet
         replace_paths(golden)
-        expected = expectations(golden, work)
-        (golden / "expected.json").write_text(json_lines(expected))
+        (golden / "expected.json").write_text(json_lines(expectations(golden, work)))
+        shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(golden, target)
+        fields = shapes.shapes(target, Path(elsewhere) / "shapes")
+        SHAPES.write_text(json.dumps(fields, indent=1, sort_keys=True) + "\n")
     files = sorted(path for path in target.rglob("*") if path.is_file())
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target).as_posix()}" for path in files
@@ -206,4 +198,4 @@ def main(version: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
