@@ -9,13 +9,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from ringfence.audit.bound import epsilon_of_score
-from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
-from ringfence.audit.local import NOISE
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import AuditQuestion
-from ringfence.audit.sabotage import NONE, SABOTAGES
-from tests.audit.power import MOST, exposed, guesses_missed, miss_rate, one_run
+from ringfence.evidence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
+from ringfence.evidence.audit.local_sgd import NOISE
+from ringfence.evidence.audit.lower_bound import epsilon_of_score
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.plans import AuditQuery
+from ringfence.evidence.audit.sabotage import NONE, SABOTAGES
+from tests.evidence.audit.power import MOST, exposed, guesses_missed, miss_rate, one_run
 
 ALARMS = 200
 """Honest audits that are run to see that none is refuted."""
@@ -38,13 +38,13 @@ MORE_RUNS = {
 """Where the default number of runs would miss more often: once in two thousand and in three hundred times, at most."""
 
 
-def default_question(name: str) -> AuditQuestion:
+def default_query(name: str) -> AuditQuery:
     """What `ringfence audit` asks if nothing else is said."""
-    return AuditQuestion(3.0, 1e-5, 64, default_rounds(name))
+    return AuditQuery(3.0, 1e-5, 64, default_rounds(name))
 
 
 def honest_audit(name: str, runs: int | None = None) -> AuditReport:
-    return audit(name, default_question(name), runs=runs, false_alarm=MOST / 2)
+    return audit(name, default_query(name), runs=runs, false_alarm=MOST / 2)
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, LOCAL_SGD])
@@ -58,8 +58,8 @@ def test_the_lower_bound_reaches_85_percent_of_the_claim(rounds: int) -> None:
 
     It takes a third more runs than the default, with which that would be 5e-4.
     """
-    question, runs, share = AuditQuestion(3.0, 1e-5, 64, rounds), 1600, 0.85
-    honest = one_run("full", question)
+    query, runs, share = AuditQuery(3.0, 1e-5, 64, rounds), 1600, 0.85
+    honest = one_run("full", query)
     claim, [seen] = honest.claim, honest.observations
 
     def excess(score: float) -> float:
@@ -68,16 +68,16 @@ def test_the_lower_bound_reaches_85_percent_of_the_claim(rounds: int) -> None:
     enough = float(brentq(excess, 0.55, claim.score)) + 1e-6
     p = float(norm.cdf(seen.power().max() ** 0.5))
     assert guesses_missed(p, exposed(honest), enough, runs, MOST) <= MOST
-    report = audit("full", question, runs=runs, false_alarm=MOST)
+    report = audit("full", query, runs=runs, false_alarm=MOST)
     assert report.epsilon_lower >= share * report.epsilon_claimed
 
 
 @pytest.mark.parametrize(("name", "mode"), SABOTAGED)
 def test_every_sabotage_is_refuted(name: str, mode: str) -> None:
-    question = default_question(name)
-    runs = MORE_RUNS.get((name, mode), default_runs(name, question))
-    assert miss_rate(name, question, mode, runs) <= MOST
-    assert audit(name, question, runs=runs, sabotage=mode).refuted
+    query = default_query(name)
+    runs = MORE_RUNS.get((name, mode), default_runs(name, query))
+    assert miss_rate(name, query, mode, runs) <= MOST
+    assert audit(name, query, runs=runs, sabotage=mode).refuted
 
 
 @pytest.mark.parametrize("number", range(ALARMS))

@@ -10,18 +10,15 @@ import math
 import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.metrics import comparison
-from ringfence.metrics.comparison import Compared
-from ringfence.metrics.estimates import Heard
-from ringfence.planning.choices import LOSSES, SIZES
+from ringfence.estimates import comparison
+from ringfence.estimates.answers import NoisyAnswer
+from ringfence.estimates.comparison import ComparedLosses
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Comparison
-from ringfence.protocol.schema import parse_schema
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.planning.search import LOSSES, SIZES
+from ringfence.protocol import Comparison, FloatArray, Plan, parse_schema
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 RUNS = 400
 WIDTH = 10
@@ -89,18 +86,18 @@ def _one(plan: Plan, records: int, count: int, epsilon: float, random: np.random
 def _together(plan: Plan, table: Records, models: FloatArray, shift: float, random: np.random.Generator) -> FloatArray:
     records, count = len(table) // SILOS, len(models)
     heard = {}
-    edges = comparison.edges(plan, models)
-    ruler = edges
+    edges = comparison.difference_edges(plan, models)
+    bin_edges = edges
     for part, share in (("sizes", SIZES), ("losses", LOSSES)):
-        question = Comparison.model_validate({"models": count, "part": part})
+        query = Comparison.model_validate({"models": count, "part": part})
         sigma = 1 / (records * shift * math.sqrt(share)) / math.sqrt(SILOS)
-        argument = np.concatenate([models.reshape(-1), ruler])
-        answer = compute(question, plan, argument, table, np.ones(len(table)), len(table))
-        heard[part] = Heard(answer + random.normal(0.0, sigma, len(answer)), sigma, len(table))
+        argument = np.concatenate([models.reshape(-1), bin_edges])
+        answer = compute(query, plan, argument, table, np.ones(len(table)), len(table))
+        heard[part] = NoisyAnswer(answer + random.normal(0.0, sigma, len(answer)), sigma, len(table))
         if part == "sizes":
             later = sigma * math.sqrt(SIZES / LOSSES)
-            ruler = np.array([comparison.cut(question, edges, heard["sizes"], later)])
-    return Compared.of(question, float(ruler[0]), heard["losses"]).losses
+            bin_edges = np.array([comparison.difference_clip(query, edges, heard["sizes"], later)])
+    return ComparedLosses.of(query, float(bin_edges[0]), heard["losses"]).losses
 
 
 if __name__ == "__main__":

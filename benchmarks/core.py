@@ -15,12 +15,11 @@ from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.sampling import run_events
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import NoisyUpdate, RoundRequest
-from ringfence.protocol.schema import parse_schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
+from ringfence.protocol import NoisyUpdate, RoundRequest, parse_schema
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 
 DELTA = 1 / 1238**2
 
@@ -36,7 +35,7 @@ def seconds(function: Callable[[], object], repeats: int) -> float:
 
 
 def reference_epsilon() -> float:
-    """Ask dp-accounting the Poisson question; its noise multiplier is in units of half our shift."""
+    """Ask dp-accounting the Poisson query; its noise multiplier is in units of half our shift."""
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     event = dp_accounting.PoissonSampledDpEvent(181 / 1238, dp_accounting.GaussianDpEvent(0.015 * 181))
     composed = pld_privacy_accountant.PLDAccountant(relation).compose(event, 35)
@@ -44,7 +43,7 @@ def reference_epsilon() -> float:
 
 
 def accounting() -> dict[str, float]:
-    """Time the accountant's four questions beside dp-accounting's answer to one of them."""
+    """Time the accountant's four queries beside dp-accounting's answer to one of them."""
     reference = seconds(reference_epsilon, 3)
 
     def ask(sampling: str, batch: int) -> Callable[[], float]:

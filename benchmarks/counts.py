@@ -20,10 +20,9 @@ from scipy.optimize import minimize
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.told import values_of
-from ringfence.protocol.schema import parse_schema
-from ringfence.silo.records import Records, load_records
+from ringfence.protocol import FloatArray, parse_schema
+from ringfence.protocol.losses.targets import values_of
+from ringfence.silo.records.records import Records, load_records
 from ringfence.simulation import trials
 
 EPSILONS = (0.5, 1.0, 3.0)
@@ -95,7 +94,7 @@ def regrets(table: Table, algorithm: str) -> list[tuple[float, float]]:
         best, constant = (_least(plan.loss, silos, columns) for columns in (slice(None), slice(-1, None)))
         own = [
             (_mean_loss(plan.loss, silos, weights) - best) / (constant - best)
-            for weights in trials.weights(plan, silos, range(RUNS[algorithm]))
+            for weights in trials.simulated_weights(plan, silos, range(RUNS[algorithm]))
         ]
         found.append((float(np.mean(own)), float(np.std(own, ddof=1) / len(own) ** 0.5)))
     return found

@@ -19,13 +19,13 @@ import numpy as np
 from ringfence.deployment.door import Door
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol import load_schema
 from ringfence.server.conduct import conduct
 from ringfence.silo.agent import serve
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.transport.direct import DirectExchange
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.decisions import approve_plan
+from ringfence.transport.exchange import DirectExchange
 
 AGENTS, PROCESSES, RECORDS, WIDTH, ROUNDS = 200, 4, 100, 10, 5
 
@@ -76,7 +76,7 @@ def processor_seconds(processes: list[int]) -> float:
 
 def main(agents: int = AGENTS) -> dict[str, object]:
     """Return the seconds that rounds took."""
-    from ringfence.protocol.plan import load_plan
+    from ringfence.protocol import load_plan
 
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, ExitStack() as running:
         folder = Path(name)
@@ -99,7 +99,7 @@ def main(agents: int = AGENTS) -> dict[str, object]:
             own.append(time.process_time())
             all_of_it.append(processor_seconds(processes))
 
-        doors = {name: Door.read(path, patience=0) for name, path in made.items()}
+        doors = {name: Door.read(path, patience=0).ask for name, path in made.items()}
         with DirectExchange(doors) as exchange:
             result = conduct(plan, exchange, folder / "run", seconds=60.0, watch=watch)
         assert all(len(outcome.answered) == agents for outcome in result.history)

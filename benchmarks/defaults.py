@@ -26,7 +26,7 @@ def error(problem: TrialData, epsilon: float, algorithm: str | None, seed: int) 
     members = [Member(f"silo {i}", n, epsilon, problem.delta) for i, n in enumerate(problem.sizes)]
     request = PlanRequest(algorithm=algorithm, loss=problem.loss, held_out=0.0)
     plan = propose(schema_of(problem.geometry, problem.loss), members, request).plan
-    weights = trials.weights(plan, problem.silos, [seed + 1000 * run for run in range(RUNS)])
+    weights = trials.simulated_weights(plan, problem.silos, [seed + 1000 * run for run in range(RUNS)])
     return float(losses_and_errors(problem, weights)[1].mean())
 
 

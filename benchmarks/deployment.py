@@ -19,14 +19,12 @@ from benchmarks.core import gate, seconds
 from ringfence.deployment.door import Door
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol import NoisyUpdate, Plan, RoundRequest, load_schema, parse_answer
 from ringfence.server.conduct import conduct
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, SiloSettings
-from ringfence.transport.direct import DirectExchange
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.decisions import approve_plan
+from ringfence.transport.exchange import DirectExchange
 
 NAMES = ("north", "south", "west")
 ROUNDS = 100
@@ -114,10 +112,10 @@ def rounds_of(exchange: DirectExchange, requests: Iterator[bytes], repeats: int)
 def deployed(plan: Plan, agents: Mapping[str, Door], echoes: Mapping[str, Door], run: Path) -> dict[str, float]:
     """Time a conducted round (request, three gates, transcript) beside three doors that send the request back."""
     start = RoundRequest.at(plan.digest(), 0, np.zeros(plan.dimension)).to_bytes()
-    with DirectExchange(echoes) as exchange:
+    with DirectExchange({name: door.ask for name, door in echoes.items()}) as exchange:
         echo = rounds_of(exchange, iter(lambda: start + os.urandom(4), b""), ROUNDS)
     times = [time.perf_counter()]
-    with DirectExchange(agents) as exchange:
+    with DirectExchange({name: door.ask for name, door in agents.items()}) as exchange:
         trained = conduct(plan, exchange, run, seconds=30.0, watch=lambda _: times.append(time.perf_counter()))
     assert all(len(outcome.answered) == len(NAMES) for outcome in trained.history)
     conducted = float(np.median(np.diff(times)))

@@ -23,8 +23,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from ringfence.shuffler.store import Store
-from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, SiloSettings
+from ringfence.silo.ledger.budget import Budget
 
 IDLE = (31, 1000)
 CHURN = 41_000
@@ -139,7 +139,7 @@ def silo(folder: Path) -> SiloFolder:
     )
     (folder / "records.csv").write_text("a,ill\n0.5,yes\n-0.5,no\n")
     settings = SiloSettings(
-        name="clinic", data_file=str(folder / "records.csv"), schema_file=str(folder / "schema.toml"), target="ill"
+        name="clinic", data_file=str(folder / "records.csv"), schema_file=str(folder / "schema.toml")
     )
     return SiloFolder.create(folder / "clinic", settings, Budget(1.0, 1e-6))
 

@@ -15,15 +15,13 @@ import numpy as np
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import Refusal, RoundRequest
-from ringfence.protocol.schema import parse_schema
-from ringfence.sealed_sums.sealing import public_key, verifying_key
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.limits import MEGABYTE, largest_round
-from ringfence.silo.records import Records
+from ringfence.protocol import PublicKeys, Refusal, RoundRequest, parse_schema
+from ringfence.shuffler.sealing import public_key, verifying_key
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.limits import MEGABYTE, largest_round
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 
 KEY = bytes(range(32))
 SUM = PlanRequest(rounds=2, survey=False, person_rule="sum")

@@ -10,10 +10,10 @@ import time
 
 import numpy as np
 
-from ringfence.protocol.losses import Logistic, Softmax
-from ringfence.silo import exact_sums
-from ringfence.silo.questions.gradient import clipped_mean, clipped_total
-from ringfence.silo.records import Records
+from ringfence.protocol import Logistic, Softmax
+from ringfence.silo.queries.gradient import clipped_mean, clipped_total
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.records import Records
 
 TIMES = 15
 SHAPES = ((1_000_000, 50, 1), (100_000, 50, 1), (10_000, 50, 1), (100_000, 10, 1), (60_000, 200, 10))

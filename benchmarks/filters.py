@@ -12,7 +12,7 @@ import numpy as np
 
 from ringfence.accounting import Commitment, GaussianRelease, accountant, gaussian_shift, noise, pld, run_events, used
 from ringfence.accounting.events import Events
-from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol import Guarantee
 
 BUDGET = Guarantee(epsilon=1.0, delta=1e-5)
 RECORDS = 10_000

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ringfence.planning.noise_warnings import maps_must_remove
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.widths import maps_must_remove
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import parse_schema
 from ringfence.research.experiments.league.central import not_private
 from ringfence.research.experiments.league.tables import SCHEMA, TARGET, TEST, LeagueTable, league_folder
-from ringfence.silo.records import load_records
+from ringfence.silo.records.records import load_records
 from ringfence.simulation import trials
 from ringfence.storage.toml_files import read_toml
 
@@ -106,7 +106,10 @@ def measured(name: str, runs: int) -> Iterator[dict[str, Any]]:
         for epsilon in EPSILONS:
             members = [Member(silo, size, epsilon) for silo, size in table.sizes.items()]
             plan = propose(table.schema, members, PlanRequest(run="maps")).plan
-            errors = [table.error(weights) for weights in trials.weights(plan, list(table.silos.values()), range(runs))]
+            errors = [
+                table.error(weights)
+                for weights in trials.simulated_weights(plan, list(table.silos.values()), range(runs))
+            ]
             row[f"epsilon {epsilon:g}"] = round(float(np.mean(errors)), 3)
             row[f"± at {epsilon:g}"] = round(float(np.std(errors) / np.sqrt(len(errors) - 1)), 3)
             row[f"must remove at {epsilon:g}"] = round(maps_must_remove(plan), 2)

@@ -18,7 +18,7 @@ from opendp.metrics import l2_distance
 from opendp.mod import enable_features
 
 from ringfence.silo.channels.own_noise import grid_exponent
-from ringfence.silo.randomness import gaussian_noise, heads
+from ringfence.silo.noise.randomness import gaussian_noise, heads
 
 TIMES = 7
 SIGMAS = (0.25, 0.37, 0.4999)

@@ -17,8 +17,9 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.echo_job import Echo, Rounds
-from ringfence.deployment.nvflare.federation import prepare_server, user_of, write_json
 from ringfence.deployment.nvflare.job import job_files
+from ringfence.deployment.nvflare.kit import user_of, write_settings
+from ringfence.deployment.nvflare.launch import prepare_server
 from ringfence.deployment.processes import Family
 from ringfence.deployment.tour import Ground
 
@@ -28,7 +29,7 @@ def open_allow_list(kit: Path) -> None:
     settings = {**json.loads(file.read_text()), "class_allow_list": ["*"]}
     settings.pop("app_validator", None)
     settings["components"] = [part for part in settings["components"] if part["id"] != "app_deployer"]
-    write_json(file, settings)
+    write_settings(file, settings)
 
 
 def start(kit: Path, family: Family, *variables: str) -> "subprocess.Popen[bytes]":

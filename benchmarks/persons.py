@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ringfence.federation.requests import TrainRequest
+from ringfence.federation.workflow import train_files
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.plan import Plan
-from ringfence.silo.records import Records, load_records
+from ringfence.protocol import Plan
+from ringfence.silo.records.records import Records, load_records
 from ringfence.simulation import engine
-from ringfence.simulation.preliminary import learned
-from ringfence.workflow import TrainRequest, train_files
+from ringfence.simulation.trials import simulated_state
 
 SEEDS, TRAINED, SIMULATED = (1, 2, 3), 3, 100
 PERSONS = {"north": 1500, "south": 700, "west": 400}
@@ -59,7 +60,7 @@ def write_first_visits(path: Path, visits: Path) -> Path:
 
 def simulated(plan: Plan, silos: list[Records], test: Records) -> list[float]:
     """Return the accuracies of many simulated runs of the plan."""
-    known = [learned(plan, silos, seed) for seed in range(SIMULATED)]
+    known = [simulated_state(plan, silos, seed) for seed in range(SIMULATED)]
     streams, runs = engine.from_plans([plan] * SIMULATED, range(SIMULATED), learned=known)
     weights = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, silos), streams, runs)
     right: Any = 1 - engine.evaluate(plan.loss, weights, test.features, test.targets)[1]

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.dataset import load_data_set
-from ringfence.silo.records import load_records
+from ringfence.protocol import Schema, parse_schema
+from ringfence.silo.records.dataset import load_data_set
+from ringfence.silo.records.records import load_records
 
 AGAIN = 3
 """How often a table is read in one process."""

@@ -25,21 +25,18 @@ import numpy as np
 from benchmarks import crowd, reading, scale_page
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.columns import Reading
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.messages import NoisyUpdate, RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo import chunks
-from ringfence.silo.budget import Budget
-from ringfence.silo.dataset import DataSet
-from ringfence.silo.gate import Gate
-from ringfence.silo.keeping import PRECISIONS, Growing, Keeping
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.limits import MEGABYTE, largest_round
-from ringfence.silo.marks import RowMarks
-from ringfence.silo.questions.gradient import clipped_total
-from ringfence.silo.records import Records
+from ringfence.protocol import Logistic, NoisyUpdate, Plan, RoundRequest, Schema, parse_schema
+from ringfence.protocol.schema.columns.base import Reading
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.limits import MEGABYTE, largest_round
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.queries.gradient import clipped_total
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.dataset import DataSet
+from ringfence.silo.records.marks import RowMarks
+from ringfence.silo.records.records import Records
+from ringfence.silo.records.storage import PRECISIONS, GrowingArray, Keeping
 
 WIDTH = 30
 RECORDS = (10**4, 10**5, 10**6, 10**7)
@@ -75,7 +72,7 @@ def rounds(precision: str, records: int, width: int) -> Row:
     kept, weights, chosen = own.features, random.normal(size=(width, 1)) / width, np.ones(records)
     column, row = weights[:, 0].astype(kept.dtype), np.ones(records, kept.dtype)
     add_up = partial(_gradients, weights, 0.3 * width**0.5)
-    threads = chunks.threads()
+    threads = exact_sums.blas_threads()
     took = fastest(
         {"bare": lambda: (kept @ column, row @ kept), "round": lambda: own.total(add_up, chosen, 1)},
         time.process_time if threads == 1 else time.perf_counter,
@@ -152,7 +149,7 @@ def large_silo(records: int, width: int, kept_in: str) -> Row:
 
 
 def _kept(keeping: Keeping, values: Any) -> Any:
-    column = Growing(keeping)
+    column = GrowingArray(keeping)
     column.add(values)
     return column.array()
 
@@ -161,7 +158,7 @@ class _Unmarked(RowMarks):
     """Marks of rows that nobody read."""
 
     def __init__(self, rows: int) -> None:
-        super().__init__(())
+        super().__init__(np.zeros((0, 2), np.uint64))
         self._rows = rows
 
     def __len__(self) -> int:

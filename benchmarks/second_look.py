@@ -23,20 +23,17 @@ import numpy as np
 from benchmarks.small import table
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions.feature_moments import WEIGHT
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import FloatArray, Plan, parse_schema
+from ringfence.protocol.queries.feature_moments import WEIGHT
 from ringfence.research.experiments.league.tables import LeagueTable, league_folder, load_table
-from ringfence.server import survey
-from ringfence.server.algorithms import algorithm_of
-from ringfence.server.learned import Answers, Learned
-from ringfence.server.metric import Directions, directions, edge_of
-from ringfence.server.questions import using
-from ringfence.server.questions.feature_moments import Surveyed
-from ringfence.silo.records import load_records
-from ringfence.simulation.preliminary import learned_after
-from ringfence.simulation.questions import Federated
+from ringfence.server.algorithms import algorithm_of, survey
+from ringfence.server.algorithms.whitening import PrincipalAxes, noise_edge, principal_axes
+from ringfence.server.queries import handler_of
+from ringfence.server.queries.feature_moments import MomentsSurvey
+from ringfence.server.state import RoundAnswers, ServerState
+from ringfence.silo.records.records import load_records
+from ringfence.simulation.queries import NoiselessAnswers
+from ringfence.simulation.trials import simulated_states
 
 LEAGUE, CARRIED, SILOS, RUNS, SHARE = ("adult", "bank", "digits", "oj"), ("anes96", "fair", "visits"), 4, 10, 0.1
 LOOKS = {
@@ -75,11 +72,11 @@ def bends(plan: Plan, scores: FloatArray) -> FloatArray:
 
 
 def looked(
-    own: LeagueTable, learned: Learned, shares: FloatArray, kind: str, free: bool, random: np.random.Generator
-) -> Learned:
+    own: LeagueTable, learned: ServerState, shares: FloatArray, kind: str, free: bool, random: np.random.Generator
+) -> ServerState:
     """Return what is known after one more look, with axes, clip and step decided anew."""
     plan, found = learned.plan, learned.findings["feature-moments"]
-    if not isinstance(found, Surveyed):
+    if not isinstance(found, MomentsSurvey):
         raise TypeError("no survey was made")
     features, width = own.pooled[0], plan.data.width
     along = features @ found.axes.T
@@ -90,32 +87,32 @@ def looked(
     matrix, noise = (along * weights[:, None]).T @ along / total, found.noise / total
     if free:
         sizes, vectors = np.linalg.eigh(matrix)
-        seen = Directions(vectors.T @ found.axes, np.maximum(sizes, 0.0), edge_of(found.noise, width))
+        seen = PrincipalAxes(vectors.T @ found.axes, np.maximum(sizes, 0.0), noise_edge(found.noise, width))
     else:
         upper = np.triu(random.normal(size=(width, width)) * noise / math.sqrt(2), 1)
-        seen = directions(found.axes, matrix + upper + upper.T + np.diag(random.normal(size=width) * noise), noise)
+        seen = principal_axes(found.axes, matrix + upper + upper.T + np.diag(random.normal(size=width) * noise), noise)
     looks = found.target
-    target = survey.of_labels(looks.shares / looks.looks, found.noise / WEIGHT / looks.looks**0.5)
-    prepared = algorithm_of(plan).prepared(plan, seen, target)
+    target = survey.estimate_from_class_shares(looks.shares / looks.rounds, found.noise / WEIGHT / looks.rounds**0.5)
+    prepared = algorithm_of(plan).after_survey(plan, seen, target)
     return learned if prepared is None else replace(learned, settings=prepared[0])
 
 
 def error(own: LeagueTable, plan: Plan, seed: int, kind: str | None, free: bool) -> float:
     """Return the error of one simulated run."""
     silos, random = list(own.silos.values()), np.random.default_rng([seed, 1])
-    learned, held = learned_after(plan, silos, [seed], plan.training_numbers[0])[0], Federated(plan, silos)
+    learned, held = simulated_states(plan, silos, [seed], plan.training_numbers[0])[0], NoiselessAnswers(plan, silos)
     names = tuple(terms.name for terms in plan.silos)
     shares = np.concatenate([np.full(len(s), t.weight / len(s)) for s, t in zip(silos, plan.silos, strict=True)])
-    question, number = plan.training_stages[0].question, plan.training_numbers[0]
+    query, number = plan.training_stages[0].query, plan.training_numbers[0]
     paid = SHARE if kind is not None and not free else 0.0
     noise = survey.training_noise(plan) * math.sqrt((1 - 2 * SHARE) / (1 - 2 * SHARE - paid))
     for step in range(plan.steps):
         if kind is not None and step == plan.steps // 2:
             learned = looked(own, learned, shares, kind, free, random)
-        server = using(question)
-        (exact,) = held.means(question, [server.argument(question, learned, step)])
+        server = handler_of(query)
+        (exact,) = held.means(query, [server.argument(query, learned, step)])
         mean = exact + noise * random.standard_normal(exact.size)
-        learned = server.receive(question, learned, Answers(number, step, step, names, mean))
+        learned = server.receive(query, learned, RoundAnswers(number, step, step, names, mean))
     return own.error(learned.model())
 
 

@@ -18,14 +18,10 @@ import numpy as np
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol import Batch, Plan, PublicKeys, SealedUpdate, ShufflerChannel, parse_schema
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import Batch, SealedUpdate
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import parse_schema
-from ringfence.sealed_sums import sealing
-from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.shuffler import sealing
+from ringfence.shuffler.sealing import verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 
@@ -58,7 +54,7 @@ class Federation:
     def open(self, round: int, batch: bytes) -> list[bytes]:
         """Return a batch's messages, as the server reads them."""
         joined = base64.b64decode(Batch.from_bytes(batch).messages)
-        sealed = sealing.cut(joined, self.channel.message_bytes + SEALED_EXTRA)
+        sealed = sealing.split_messages(joined, self.channel.message_bytes + SEALED_EXTRA)
         return sealing.open_messages(self.server, self.plan.digest(), round, sealed)
 
 

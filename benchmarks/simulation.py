@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.losses import Logistic
+from ringfence.protocol import Logistic, WholeSpace
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
 from ringfence.simulation.local import LocalRuns, local_sgd

@@ -21,9 +21,8 @@ import statsmodels.api as sm
 
 from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema import parse_schema
-from ringfence.silo.records import Records, load_records
+from ringfence.protocol import FloatArray, parse_schema
+from ringfence.silo.records.records import Records, load_records
 from ringfence.simulation import trials
 
 RECORDS, SILOS, DRAWS, RUNS, DELTA = 486, 4, 3, 10, 1e-3
@@ -107,7 +106,9 @@ def errors(own: Table, epsilon: float) -> dict[str, list[float]]:
         for name, algorithm in METHODS.items():
             plan = make_plan(schema, members, PlanRequest(algorithm=algorithm, held_out=0.0))
             seeds = range(100 * draw, 100 * draw + RUNS)
-            found[name] += [error(own, trained, test, is_number) for own in trials.weights(plan, silos, seeds)]
+            found[name] += [
+                error(own, trained, test, is_number) for own in trials.simulated_weights(plan, silos, seeds)
+            ]
     return found
 
 

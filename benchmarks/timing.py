@@ -28,14 +28,13 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from benchmarks.doors import PATIENCE, served
-from ringfence.audit.game import memory_folder
+from ringfence.evidence.audit.game import memory_folder
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.schema import load_schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import approve_plan
+from ringfence.protocol import RoundRequest, load_schema
 from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.decisions import approve_plan
 
 ANSWERS, BLOCKS, ALARM = 10_000, 12, 2e-3
 RECORDS, WIDTH = 1000, 50

@@ -17,8 +17,8 @@ import numpy as np
 
 from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.records import Records, load_records
+from ringfence.protocol import Schema, parse_schema
+from ringfence.silo.records.records import Records, load_records
 from ringfence.simulation import trials
 
 TABLES, EPSILONS, RUNS = ("bank", "digits", "adult", "communities"), (0.5, 1.0, 3.0), 3
@@ -40,7 +40,7 @@ def errors(schema: Schema, silos: dict[str, Records], test: list[Records], epsil
     features, targets = (np.concatenate([getattr(own, name) for own in test]) for name in ("features", "targets"))
     mean = np.mean(np.concatenate([own.targets for own in silos.values()]))
     found = []
-    for weights in trials.weights(plan, list(silos.values()), range(RUNS)):
+    for weights in trials.simulated_weights(plan, list(silos.values()), range(RUNS)):
         scores = features @ weights.reshape(schema.width, -1)
         if plan.loss.target_kind == "number":
             found.append(np.sqrt(np.mean((scores[:, 0] - targets) ** 2) / np.mean((mean - targets) ** 2)))

@@ -15,12 +15,11 @@ from hypothesis import settings
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
+from ringfence.protocol import Plan, Schema, parse_schema
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 from tests.browser import window  # noqa: F401 (a fixture)
 from tests.support import MakePlan
 

@@ -9,15 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from ringfence.losses import custom
+from ringfence.federation.custom_loss import custom_loss
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import LOSSES, Custom
-from ringfence.protocol.losses.told import values_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.records import Records, load_records
+from ringfence.protocol import Custom, FloatArray, Plan, Schema, parse_schema
+from ringfence.protocol.losses import LOSSES
+from ringfence.protocol.losses.targets import values_of
+from ringfence.silo.records.records import Records, load_records
 
 SILOS = ("north", "south")
 RECORDS = 60
@@ -93,7 +91,7 @@ class Case:
     @cached_property
     def asked(self) -> Any:
         """The loss as a request names it."""
-        return custom(log_cosh, largest_score=6.0) if self.loss == "custom" else self.loss
+        return custom_loss(log_cosh, largest_score=6.0) if self.loss == "custom" else self.loss
 
     def plan(self, **wishes: Any) -> Plan:
         """Make a plan that trains by it, by the plainest algorithm unless another one is wished."""

@@ -9,7 +9,7 @@ import numpy as np
 def hostile_bodies() -> list[bytes]:
     """Return bodies that are no round's request, though some look like one."""
     name = b'{"kind":"request","plan":"' + b"0" * 64
-    vector = b'"weights":"AAAAAAAAAAA="}'
+    vector = b'"argument":"AAAAAAAAAAA="}'
     return [
         b"",
         b"null",
@@ -27,9 +27,9 @@ def hostile_bodies() -> list[bytes]:
         name + b'","round":"1",' + vector,
         name + b'","round":1' + b"0" * 5000 + b"," + vector,
         name[:-1] + b'","round":0,' + vector,
-        name + b'","round":0,"weights":"AAAA"}',
-        name + b'","round":0,"weights":[0.0]}',
-        name + b'","round":0,"weights":"AAAAAAAAAAA=","sigma":0}',
+        name + b'","round":0,"argument":"AAAA"}',
+        name + b'","round":0,"argument":[0.0]}',
+        name + b'","round":0,"argument":"AAAAAAAAAAA=","sigma":0}',
         b'{"kind":"update","plan":"' + b"0" * 64 + b'","round":0,' + vector,
     ]
 
@@ -49,4 +49,4 @@ def hostile_weights(dimension: int) -> dict[str, list[float]]:
 def forged_request(plan: str, round: int, weights: list[float]) -> bytes:
     """Return the bytes of a request for any numbers whatever, as a server that checks nothing would send it."""
     packed = base64.b64encode(np.array(weights, dtype="<f8").tobytes()).decode()
-    return json.dumps({"kind": "request", "plan": plan, "round": round, "weights": packed}).encode()
+    return json.dumps({"kind": "request", "plan": plan, "round": round, "argument": packed}).encode()

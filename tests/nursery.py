@@ -26,10 +26,11 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 IMPORTED = (
     "ringfence.cli.main", "ringfence.cli.server", "ringfence.cli.silo", "ringfence.deployment.door",
-    "ringfence.model", "ringfence.report.conducted", "ringfence.server.channels.own_noise", "ringfence.server.conduct",
-    "ringfence.server.questions.gradient", "ringfence.shuffler.service", "ringfence.silo.agent",
-    "ringfence.silo.channels.own_noise", "ringfence.silo.decisions", "ringfence.silo.operator",
-    "ringfence.silo.questions.gradient", "ringfence.sources.arrow_files", "ringfence.transport.direct",
+    "ringfence.model.model", "ringfence.evidence.report.run_report", "ringfence.server.channels.own_noise",
+    "ringfence.server.conduct",
+    "ringfence.server.queries.gradient", "ringfence.shuffler.service", "ringfence.silo.agent",
+    "ringfence.silo.channels.own_noise", "ringfence.silo.operator.decisions", "ringfence.silo.operator.service",
+    "ringfence.silo.queries.gradient", "ringfence.sources.arrow_files", "ringfence.transport.exchange",
     "anyio._backends._asyncio", "argparse", "rich.table", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl",
     "pandas",  # Arrow imports it, where it is installed, with the first column that becomes an array
 )  # fmt: skip
@@ -73,7 +74,7 @@ def completed(
             raise
     done = subprocess.CompletedProcess(command, process.returncode, output, errors)
     if check:
-        done.check_returncode()
+        assert done.returncode == 0, done.stderr
     return done
 
 

@@ -2,10 +2,31 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.nursery import Python
+from ringfence.deployment.processes import Family
+from ringfence.errors import DeploymentError
+from tests.nursery import Python, completed
+
+RINGFENCE = [sys.executable, "-m", "ringfence"]
+
+
+def ringfence(*arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Run `ringfence ARGUMENTS` to its end; `check=True` if it must not fail."""
+    return completed([*RINGFENCE, *map(str, arguments)], text=True, **options)
+
+
+class ForkingFamily(Family):
+    """A family whose short commands come from the nursery."""
+
+    def run(self, arguments: Sequence[str | Path]) -> str:
+        done = ringfence(*arguments, env=self.environment)
+        if done.returncode:
+            raise DeploymentError(done.stderr)
+        return done.stdout
 
 
 def start_and_wait(

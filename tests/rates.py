@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 FALSE_ALARM = 2.5e-7
 MISS = 2.5e-7

@@ -9,23 +9,42 @@ import pytest
 
 from ringfence.accounting.charges import task_event
 from ringfence.accounting.events import BinomialRelease, Event, SectionRelease
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import Observer, against
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, unpack
-from ringfence.protocol.plan import Plan, SiloTerms, StageTerms
-from ringfence.protocol.questions import Gradient, Moments, Question
-from ringfence.protocol.schedule import Task
-from ringfence.silo import randomness
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.mechanism import Draws
+from ringfence.protocol import (
+    Answer,
+    FloatArray,
+    Gradient,
+    NoisyUpdate,
+    Observer,
+    Plan,
+    Query,
+    Refusal,
+    RefusalReason,
+    RoundRequest,
+    SiloTerms,
+    StageTerms,
+    Task,
+    unpack,
+)
+from ringfence.protocol.plan.guarantee import against
+from ringfence.silo.gate import sampling
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.mechanism import Draws
+from ringfence.silo.ledger.ledger import Ledger
 
 MakePlan = Callable[..., Plan]
+Drawn = list[tuple[Task, Draws]]
+"""A gate's draws, each with the task it was for."""
 
 
 def ask(gate: Gate, plan: Plan, round: int, weights: FloatArray | float = 0.0) -> Answer:
     """Ask a gate for a round at the given weights."""
     return gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension) + weights))
+
+
+def approved_by(gate: Gate, plan: Plan) -> Plan:
+    """Return the plan, once the gate has approved it."""
+    gate.approve(plan)
+    return plan
 
 
 def vector(answer: Answer) -> FloatArray:
@@ -45,11 +64,11 @@ def refusal(answer: Answer) -> RefusalReason:
     return answer.reason
 
 
-def restaged(plan: Plan, question: Question | None = None, /, *, number: int = -1, **changes: Any) -> Plan:
-    """Return the plan, checked anew, with other fields of one stage (by default the last), or another question."""
+def restaged(plan: Plan, query: Query | None = None, /, *, number: int = -1, **changes: Any) -> Plan:
+    """Return the plan, checked anew, with other fields of one stage (by default the last), or another query."""
     place = number % len(plan.stages)
-    if question is not None:
-        changes["question"] = question
+    if query is not None:
+        changes["query"] = query
     changed = plan.stages[place].model_copy(update=changes)
     return rebuilt(plan, stages=(*plan.stages[:place], changed, *plan.stages[place + 1 :]))
 
@@ -75,9 +94,9 @@ def rebuilt(plan: Plan, **changes: Any) -> Plan:
 
 def clip_of(plan: Plan) -> float:
     """Return the length that records' gradients are cut to."""
-    question = plan.training_stages[0].question
-    assert isinstance(question, Gradient)
-    return question.clip
+    query = plan.training_stages[0].query
+    assert isinstance(query, Gradient)
+    return query.clip
 
 
 def own_terms(plan: Plan, number: int = -1) -> StageTerms:
@@ -90,38 +109,23 @@ def spent(ledger: Ledger, observer: Observer = "anyone") -> float:
     return against(ledger.account().spent(), observer).epsilon
 
 
-def about_moments(plan: Plan) -> Plan:
-    """Return a surveyed plan that asks for moments instead of curvature, at the same cost."""
-    before, after = plan.stages[0].question, Moments(bound="joint")
-
-    def scaled(terms: SiloTerms) -> SiloTerms:
-        sensitivities = after.sensitivity(plan, terms.records), before.sensitivity(plan, terms.records)
-        # A longer answer has more rounding to pay for: a trillionth, but the claim is exact.
-        sigma = terms.stages[0].sigma * sensitivities[0] / sensitivities[1] * (1 + 1e-6)
-        own = terms.stages[0].model_copy(update={"sigma": sigma})
-        return terms.model_copy(update={"stages": (own, *terms.stages[1:])})
-
-    stage = plan.stages[0].model_copy(update={"question": after})
-    return rebuilt(plan, stages=(stage, *plan.stages[1:]), silos=tuple(scaled(terms) for terms in plan.silos))
-
-
-def watch_draws(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Task, Draws]]:
+def watch_draws(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     """Return a list in which every draw of a gate will appear, with the task it was for."""
-    seen: list[tuple[Task, Draws]] = []
-    real = randomness.draw
+    seen: Drawn = []
+    real = sampling.draw
 
     def watched(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
         seen.append((work, real(plan, terms, work)))
         return seen[-1][1]
 
-    monkeypatch.setattr(randomness, "draw", watched)
+    monkeypatch.setattr(sampling, "draw", watched)
     return seen
 
 
 def charged_when_drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[int]:
     """Return a list in which, at every draw, the number of charges on the disk will appear."""
     seen: list[int] = []
-    real = randomness.draw
+    real = sampling.draw
 
     def watched(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
         with Ledger.open(path) as second_reader:
@@ -130,7 +134,7 @@ def charged_when_drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[int]
         assert task_event(plan, terms, work) in [round.event for round in rounds.values()]
         return real(plan, terms, work)
 
-    monkeypatch.setattr(randomness, "draw", watched)
+    monkeypatch.setattr(sampling, "draw", watched)
     return seen
 
 

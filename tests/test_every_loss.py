@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ringfence import Silo, train
-from ringfence.protocol.messages import unpack
-from ringfence.silo.ledger import Ledger
+from ringfence.protocol import unpack
+from ringfence.silo.ledger.ledger import Ledger
 from ringfence.simulation import engine, trials
 from tests.every_loss import CASES, SILOS, Case
 
@@ -36,7 +36,7 @@ def test_preconditioned_it_trains_through_gates_and_in_the_simulator(tmp_path: P
     plan, records = case.plan(algorithm="preconditioned"), case.records()
     silos = {name: Silo(own, tmp_path / f"{name}.ledger") for name, own in records.items()}
     case.require_learned(plan, unpack(train(plan, silos).model.weights))
-    for weights in trials.weights(plan, list(records.values()), [1, 2]):
+    for weights in trials.simulated_weights(plan, list(records.values()), [1, 2]):
         case.require_learned(plan, weights)
 
 

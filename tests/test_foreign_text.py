@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.foreign_text import visible, visible_lines
+from ringfence.errors import visible, visible_lines
 from tests.generated import examples
 
 

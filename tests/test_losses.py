@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from ringfence import Member, PlanRequest, Silo, load_records, make_plan, train
+from ringfence.cli.example import write_example
 from ringfence.errors import ApprovalError, PlanError
-from ringfence.example import write_example
-from ringfence.losses import Custom, custom, install
+from ringfence.federation.custom_loss import custom_loss, install_loss
+from ringfence.protocol import Custom, Plan, load_schema
 from ringfence.protocol.losses.custom import INSTALLED, digest_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import load_schema
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 
 def log_cosh(score: Any, target: Any) -> Any:
@@ -59,7 +58,7 @@ def nothing_installed() -> Iterator[None]:
 
 
 def test_its_residuals_are_its_derivative_and_its_constants_those_of_the_grid() -> None:
-    loss = custom(log_cosh, largest_score=3.0)
+    loss = custom_loss(log_cosh, largest_score=3.0)
     scores, targets = np.linspace(-3, 3, 50)[:, None], np.linspace(1, -1, 50)
     np.testing.assert_allclose(loss.residuals(scores, targets), np.tanh(scores - targets[:, None]), atol=1e-12)
     assert loss.constants(1.0, 1.0, 3.0).lipschitz == pytest.approx(np.tanh(4.0))
@@ -81,7 +80,7 @@ def test_its_residuals_are_its_derivative_and_its_constants_those_of_the_grid() 
 def test_what_is_not_convex_or_smooth_or_raises_is_refused_and_not_installed(function: Any, refusal: str) -> None:
     before = dict(INSTALLED)
     with pytest.raises(PlanError, match=refusal):
-        custom(function, largest_score=3.0)
+        custom_loss(function, largest_score=3.0)
     assert before == INSTALLED
 
 
@@ -89,7 +88,7 @@ def test_a_plan_with_it_trains_where_it_is_installed_and_is_refused_where_it_is_
     write_example(tmp_path)
     schema = load_schema(tmp_path / "schema.toml", target="pressure")
     records = load_records(tmp_path / "north.csv", schema)
-    request = PlanRequest(loss=custom(log_cosh, largest_score=6.0), rounds=3, held_out=0.0)
+    request = PlanRequest(loss=custom_loss(log_cosh, largest_score=6.0), rounds=3, held_out=0.0)
     plan = make_plan(schema, [Member("north", len(records), epsilon=2.0)], request)
     content = plan.content
     INSTALLED.clear()
@@ -100,7 +99,7 @@ def test_a_plan_with_it_trains_where_it_is_installed_and_is_refused_where_it_is_
         train(read, {"north": Silo(records, tmp_path / "north.ledger")})
     source = tmp_path / "log_cosh.py"
     source.write_text(read.loss.source, encoding="utf-8")
-    assert install(source) == read.loss.digest
+    assert install_loss(source) == read.loss.digest
     assert train(read, {"north": Silo(records, tmp_path / "north.ledger")}).model.plan.loss == read.loss
 
 
@@ -115,12 +114,12 @@ def test_a_gate_refuses_a_loss_that_is_not_what_its_plan_says_before_anything_is
     write_example(tmp_path)
     schema = load_schema(tmp_path / "schema.toml", target="pressure")
     records = load_records(tmp_path / "north.csv", schema)
-    honest = custom(log_cosh, largest_score=6.0)
+    honest = custom_loss(log_cosh, largest_score=6.0)
     request = PlanRequest(loss=honest, rounds=3, held_out=0.0)
     content = json.loads(make_plan(schema, [Member("north", len(records), epsilon=2.0)], request).content)
     source = inspect.getsource(function)
     (tmp_path / "own.py").write_text(source, encoding="utf-8")
-    content["training"]["loss"] |= {"source": source, "digest": install(tmp_path / "own.py")}
+    content["training"]["loss"] |= {"source": source, "digest": install_loss(tmp_path / "own.py")}
     forged = Plan.parse(json.dumps(content).encode(), error=PlanError)
     with pytest.raises(ApprovalError, match=refusal):
         train(forged, {"north": Silo(records, tmp_path / "north.ledger")})
@@ -133,7 +132,7 @@ def test_a_record_at_which_a_loss_is_no_number_counts_for_nothing_and_the_gate_a
     write_example(tmp_path)
     schema = load_schema(tmp_path / "schema.toml", target="pressure")
     loaded = load_records(tmp_path / "north.csv", schema)
-    loss = custom(holed, largest_score=6.0)
+    loss = custom_loss(holed, largest_score=6.0)
     plan = make_plan(
         schema, [Member("north", len(loaded), epsilon=2.0)], PlanRequest(loss=loss, rounds=3, held_out=0.0)
     )
@@ -144,13 +143,13 @@ def test_a_record_at_which_a_loss_is_no_number_counts_for_nothing_and_the_gate_a
     stage, everybody = plan.training_stages[0], np.ones(len(records))
     others = everybody.copy()
     others[0] = 0.0
-    ask = np.zeros(stage.question.argument_length(plan))
-    with_it, without = (compute(stage.question, plan, ask, records, who, len(records)) for who in (everybody, others))
+    ask = np.zeros(stage.query.argument_length(plan))
+    with_it, without = (compute(stage.query, plan, ask, records, who, len(records)) for who in (everybody, others))
     np.testing.assert_array_equal(with_it, without)
 
 
 def test_a_source_that_does_not_show_what_it_does_is_refused_in_a_plan() -> None:
-    loss = custom(log_cosh, largest_score=3.0)
+    loss = custom_loss(log_cosh, largest_score=3.0)
     for hidden in ("\u202e", "\x1b[8m", "\u200b", "\r"):
         source = f"{loss.source}# {hidden}\n"
         with pytest.raises(ValueError, match="invisible characters"):
@@ -163,7 +162,7 @@ def test_a_source_that_does_not_show_what_it_does_is_refused_in_a_plan() -> None
 def test_a_loss_that_no_plan_can_have_is_refused_in_a_sentence(ranges: dict[str, float]) -> None:
     before = dict(INSTALLED)
     with pytest.raises(PlanError, match=r"'log_cosh' cannot be part of a plan: .*largest"):
-        custom(log_cosh, **ranges)
+        custom_loss(log_cosh, **ranges)
     assert before == INSTALLED
 
 
@@ -172,12 +171,12 @@ def test_a_file_that_is_no_loss_is_not_installed(tmp_path: Path, content: str) -
     before, file = dict(INSTALLED), tmp_path / "loss.py"
     file.write_text(content)
     with pytest.raises(PlanError, match=r"is not Python|be a single `def`"):
-        install(file)
+        install_loss(file)
     assert before == INSTALLED
 
 
 def test_a_plan_whose_source_was_changed_is_no_plan() -> None:
-    loss = custom(log_cosh, largest_score=3.0)
+    loss = custom_loss(log_cosh, largest_score=3.0)
     changed = loss.model_dump() | {"source": loss.source.replace("logaddexp", "maximum")}
     with pytest.raises(ValueError, match="does not match its source"):
         Custom(**changed)

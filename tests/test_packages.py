@@ -1,4 +1,4 @@
-"""Whoever is not in the room of a question, a sampling rule or a channel works through its interface."""
+"""Whoever is not in the room of a query, a sampling rule or a channel works through its interface."""
 
 import ast
 import functools
@@ -8,17 +8,19 @@ from typing import get_args
 
 import pytest
 
-from ringfence.protocol import algorithms, channels, columns, losses, maps, questions, sampling
+from ringfence.protocol import channels, losses, queries
+from ringfence.protocol.plan import algorithms, sampling
+from ringfence.protocol.schema import columns, maps
 
 SOURCE = Path(__file__).parent.parent / "src" / "ringfence"
 
 ROOMS = {
-    "questions": (
-        "protocol/questions/",
-        "silo/questions/",
-        "server/questions/",
+    "queries": (
+        "protocol/queries/",
+        "silo/queries/",
+        "server/queries/",
         "simulation/gradient.py",
-        "simulation/questions/",
+        "simulation/queries.py",
     ),
     "channels": (
         "protocol/channels/",
@@ -29,27 +31,26 @@ ROOMS = {
         "simulation/channels/",
     ),
     "sampling": (
-        "protocol/sampling.py",
+        "protocol/plan/sampling.py",
         "accounting/sampling.py",
-        "silo/sampling.py",
+        "silo/gate/sampling.py",
         "simulation/sampling.py",
     ),
     "losses": ("protocol/losses/",),
-    "columns": ("protocol/columns/",),
-    "maps": ("protocol/maps/",),
+    "columns": ("protocol/schema/columns/",),
+    "maps": ("protocol/schema/maps/",),
     "algorithms": (
-        "protocol/algorithms.py",
+        "protocol/plan/algorithms.py",
         "server/algorithms/",
-        "planning/planner.py",
-        "planning/preconditioned.py",
+        "planning/algorithm_choice.py",
+        "planning/defaults.py",
         "planning/propose.py",
     ),
 }
 """Where it may be asked which one it is."""
 
 OF_ONE_KIND = (
-    "protocol/plan_format_1.py",  # reads documents whose fields named them
-    "audit/",  # plays games about a mechanism that each names
+    "evidence/audit/",  # plays games about a mechanism that each names
     "research/",  # experiments about a mechanism that each names
     "shuffler/",  # the party that one channel leads to
     "deployment/batch_collector.py",  # and the way there
@@ -62,7 +63,7 @@ def _classes(union: object) -> set[str]:
 
 
 KINDS = {
-    "questions": _classes(questions.Question),
+    "queries": _classes(queries.Query),
     "channels": _classes(channels.Channel),
     "sampling": _classes(sampling.Sampling),
     "losses": _classes(losses.Loss) | {"NonSmooth"},
@@ -77,7 +78,7 @@ def _names(union: object) -> set[str]:
 
 
 NAMES: dict[str, set[str]] = {
-    "questions": _names(questions.Question),
+    "queries": _names(queries.Query),
     "channels": _names(channels.Channel),
     "sampling": set(sampling.SAMPLING_NAMES),
     "losses": _names(losses.Loss),
@@ -153,9 +154,9 @@ def test_nobody_outside_of_its_rooms_compares_its_name(room: str) -> None:
     assert not found, f"use traits and methods of {room}, or mend them: {', '.join(found)}"
 
 
-def test_a_gate_that_asked_for_a_question_would_be_found() -> None:
-    asks = "if isinstance(work.stage.question, Gradient | Moments): pass"
-    assert list(_asks_for_a_class(asks, KINDS["questions"])) == [1]
+def test_a_gate_that_asked_for_a_query_would_be_found() -> None:
+    asks = "if isinstance(work.stage.query, Gradient | Curvature): pass"
+    assert list(_asks_for_a_class(asks, KINDS["queries"])) == [1]
 
     def compares(room: str, source: str) -> list[int]:
         return list(_compares_a_name(source, NAMES[room], KINDS[room]))
@@ -163,4 +164,4 @@ def test_a_gate_that_asked_for_a_question_would_be_found() -> None:
     assert compares("sampling", 'if plan.sampling in ("fixed", "poisson"): pass') == [1]
     assert compares("sampling", 'match name:\n    case "full": pass') == [2]
     assert compares("losses", 'share = 0.0 if loss.name == "squared" else 0.1') == [1]
-    assert compares("questions", "kept = [name for name in findings if name != Evaluation().name]") == [1]
+    assert compares("queries", "kept = [name for name in findings if name != Evaluation().name]") == [1]

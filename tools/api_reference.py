@@ -1,15 +1,16 @@
-"""Write docs/api.md from the docstrings of the public names: `python tools/api_reference.py`.
+"""The reference of Python, from the docstrings of the public names: `python -m tools.api_reference` prints it.
 
-The page is part of the repository, so that it can be read where the code is; a test compares it with what this writes.
+`tools/site.py` adds the page to the documentation's site. It is not part of the repository, where `help(ringfence)` and
+the docstrings say the same.
 """
 
 import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
@@ -18,9 +19,8 @@ from pydantic import BaseModel
 import ringfence
 from ringfence import errors
 from ringfence.estimators.base import FederatedLinearModel
-from ringfence.estimators.docstrings import entries_of, laid_out, sections_of
+from ringfence.estimators.parameters import docstring_of, docstring_sections, section_entries
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 SECTIONS = {
     "Estimators": [
         "FederatedLogisticRegression",
@@ -36,29 +36,18 @@ SECTIONS = {
     ],
     "Schema and records": ["load_schema", "Schema", "load_records", "Records"],
     "Plan": ["make_plan", "propose", "PlanRequest", "Member", "Proposal", "load_plan", "Plan", "Guarantee"],
-    "Train": ["train", "Silo", "Model"],
+    "Your own loss": ["custom_loss"],
+    "Train": ["train", "Silo", "TrainingResult", "Recorder", "TensorBoard", "Model"],
     "The silo's own": ["Gate", "Ledger", "Budget"],
     "Errors": ["RingfenceError"],
 }
 INTRODUCTION = """\
 # Python
 
-The public names of `ringfence`, from their docstrings (`python tools/api_reference.py` writes this page). They are
-loaded on first use, so that importing the server's side never loads the silo's. Public beside them are the
-[modules](#modules) below. Others are importable and documented in place; they may change without notice.
+The public names of `ringfence`, from their docstrings. They are loaded on first use, so that importing the server's
+side never loads the silo's. Public beside them are the [modules](#modules) below. Others may change without notice.
 """
-MODULES = [
-    "losses",
-    "algorithms",
-    "domains",
-    "sampling",
-    "stages",
-    "messages",
-    "accounting",
-    "model_selection",
-    "simulation",
-]
-"""Those that name more than errors, in the order of the page."""
+MODULES = [name for name in ringfence._NAMESPACES if name != "errors"]
 
 
 def page() -> str:
@@ -97,11 +86,11 @@ def _own_words(thing: Any) -> str:
     described = inspect.getdoc(thing) or ""
     if not (isinstance(thing, type) and issubclass(thing, FederatedLinearModel)):
         return described
-    common, own = sections_of(inspect.getdoc(FederatedLinearModel) or ""), sections_of(described)
+    common, own = docstring_sections(inspect.getdoc(FederatedLinearModel) or ""), docstring_sections(described)
     for heading in ("Parameters", "Attributes"):
-        shared = entries_of(common[heading]).values()
-        own[heading] = "\n".join(entry for entry in entries_of(own[heading]).values() if entry not in shared)
-    return laid_out(own | {"Notes": own["Notes"].replace(common["Notes"], "").strip()})
+        shared = section_entries(common[heading]).values()
+        own[heading] = "\n".join(entry for entry in section_entries(own[heading]).values() if entry not in shared)
+    return docstring_of(own | {"Notes": own["Notes"].replace(common["Notes"], "").strip()})
 
 
 def _prose(text: str) -> str:
@@ -208,4 +197,4 @@ def _first(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(page())

@@ -1,6 +1,6 @@
 """What the mechanisms of other tools cost a record that is replaced, by Ringfence's accountant."""
 
-from ringfence.accounting.account import answer_question
+from ringfence.accounting.account import answer_query
 
 DELTA = 1e-5
 
@@ -21,7 +21,7 @@ def epsilon_of_batches(multiplier: float, batches: int, steps: int, delta: float
 def _epsilon(
     records: int, batch: int | None, rounds: int, sampling: str, clip: float, sigma: float, delta: float
 ) -> float:
-    answer = answer_question(
+    answer = answer_query(
         records=records,
         rounds=rounds,
         sampling=sampling,

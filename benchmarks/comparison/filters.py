@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.markdown import table
 
 WEIGHTS = (50, 500, 5_000)

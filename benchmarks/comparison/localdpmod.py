@@ -31,7 +31,7 @@ def costs() -> str:
             f"{epsilon_of_updates(0.1 * sigma(1.0), 1.0, 1):.3g}",
         ),
     ]
-    return table(["what LocalDpMod is told", "true ε, one record replaced"], lines)
+    return table(["settings of LocalDpMod", "true ε, one record replaced"], lines)
 
 
 def measured() -> str:

@@ -6,12 +6,9 @@ from ringfence.accounting.charges import task_event
 from ringfence.accounting.events import Event
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import Schema
-from tests.sealed_sums.shuffled_federation import make_shuffled_plan, schema_of
+from ringfence.protocol import Localized, Phase, Plan, PublicKeys, Schema, SiloTerms
+from ringfence.protocol.plan.plan import task
+from tests.shuffler.shuffled_federation import make_shuffled_plan, schema_of
 
 PHASES = Localized(smoothness=1.0, phases=tuple(Phase(rounds=r, penalty=0.1) for r in (4, 1, 7)))
 KINDS: dict[str, dict[str, Any]] = {

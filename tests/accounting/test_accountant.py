@@ -76,45 +76,10 @@ class TestMixed(AccountantSuite):
         return super().run(self.rounds, sigma)
 
 
-def test_no_events_cost_nothing() -> None:
-    assert accountant.epsilon([], DELTA) == 0.0
-    assert accountant.delta([], 0.0) == 0.0
-
-
 @pytest.mark.parametrize("stranger", ["gaussian", 1.0, None, {"kind": "gaussian", "shift": 1.0}])
 def test_an_unknown_event_is_refused_rather_than_guessed(stranger: object) -> None:
     with pytest.raises(AccountingError, match="Cannot account for"):
         accountant.epsilon([(stranger, 1)], DELTA)  # type: ignore[list-item]
-
-
-def test_gaussian_releases_compose_by_the_root_of_summed_squares() -> None:
-    several = [(GaussianRelease(0.3), 4), (GaussianRelease(0.8), 1)]
-    assert accountant.epsilon(several, DELTA) == pytest.approx(accountant.epsilon([(GaussianRelease(1.0), 1)], DELTA))
-
-
-def test_batches_of_one_pass_cost_as_much_as_their_least_protected_batch() -> None:
-    one_pass: list[tuple[Event, int]] = [
-        (DisjointBatchRelease("a", 0, 0.5), 1),
-        (DisjointBatchRelease("a", 1, 1.0), 1),
-        (DisjointBatchRelease("a", 2, 0.2), 1),
-    ]
-    assert accountant.epsilon(one_pass, DELTA) == accountant.epsilon([(GaussianRelease(1.0), 1)], DELTA)
-
-
-def test_releases_from_one_part_compose_and_are_not_free() -> None:
-    twice: list[tuple[Event, int]] = [(DisjointBatchRelease("a", 3, 0.6), 1), (DisjointBatchRelease("a", 3, 0.8), 1)]
-    assert accountant.as_one_gaussian(twice) == pytest.approx(1.0)
-    assert accountant.as_one_gaussian([(DisjointBatchRelease("a", 3, 0.5), 4)]) == pytest.approx(1.0)
-
-
-def test_a_phased_run_costs_as_much_as_its_dearest_phase() -> None:
-    phases: list[tuple[Event, int]] = [
-        (DisjointBatchRelease("a", 0, 0.1), 36),  # 0.6
-        (DisjointBatchRelease("a", 1, 0.3), 4),  # 0.6 and the row below: 1.0
-        (DisjointBatchRelease("a", 1, 0.8), 1),
-        (DisjointBatchRelease("a", 2, 0.9), 1),
-    ]
-    assert accountant.as_one_gaussian(phases) == pytest.approx(1.0)
 
 
 def test_the_dearest_part_composes_with_releases_that_touch_every_record() -> None:
@@ -126,13 +91,6 @@ def test_the_dearest_part_composes_with_releases_that_touch_every_record() -> No
         assert accountant.epsilon(alone, DELTA) <= accountant.epsilon([sampled, *parts], DELTA)
     dearest = accountant.epsilon([sampled, (GaussianRelease(0.6), 1)], DELTA)
     assert accountant.epsilon([sampled, *parts], DELTA) == dearest
-
-
-def test_two_passes_cost_more_than_one() -> None:
-    first: tuple[Event, int] = (DisjointBatchRelease("first", 0, 1.0), 1)
-    second: tuple[Event, int] = (DisjointBatchRelease("second", 1, 1.0), 1)
-    both = accountant.epsilon([first, second], DELTA)
-    assert both == pytest.approx(accountant.epsilon([(GaussianRelease(math.sqrt(2)), 1)], DELTA))
 
 
 partitioned = st.builds(
@@ -232,12 +190,6 @@ def test_extreme_sampled_releases_have_a_cost_without_overflow(event: Event, cou
 
 def test_a_record_hit_more_rarely_than_delta_costs_nothing_even_without_noise() -> None:
     assert accountant.epsilon([(FixedSizeRelease(10**6, 1, 1000.0), 1)], 1e-5) == 0.0
-
-
-def test_sampling_never_costs_more_than_taking_part_in_every_round() -> None:
-    always = accountant.epsilon([(GaussianRelease(0.5), 10)], DELTA)
-    assert accountant.epsilon([(FixedSizeRelease(100, 30, 0.5), 10)], DELTA) < always
-    assert accountant.epsilon([(PoissonRelease(0.3, 0.5), 10)], DELTA) < always
 
 
 @settings(max_examples=15, deadline=None)

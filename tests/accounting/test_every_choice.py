@@ -21,7 +21,7 @@ from scipy.stats import binom
 from ringfence.accounting import accountant, filters
 from ringfence.accounting.events import BinomialRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
 from ringfence.accounting.filters import Commitment
-from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol import Guarantee
 
 Floats = NDArray[np.float64]
 LIMIT = Guarantee(epsilon=1.0, delta=1e-3)

@@ -26,7 +26,7 @@ from ringfence.accounting.events import (
 )
 from ringfence.accounting.filters import Commitment, guaranteed, left, odometer, used
 from ringfence.accounting.profiles import gaussian_delta
-from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol import Guarantee
 from tests.generated import examples
 
 Floats = NDArray[np.float64]

@@ -19,19 +19,14 @@ from scipy.stats import binom
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import seen_by
-from ringfence.audit.sabotage import NONE, sabotaged
+from ringfence.evidence.audit.sabotage import NONE, sabotaged
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import parse_schema
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
-from ringfence.silo.sampling import participation
+from ringfence.protocol import MinibatchSGD, Observer, Plan, PublicKeys, ShufflerChannel, parse_schema
+from ringfence.protocol.plan.plan import task
+from ringfence.silo.gate.sampling import participation
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 Floats = NDArray[np.float64]
 Person = tuple[tuple[float, float], ...]
@@ -77,9 +72,9 @@ def exact(plan: Plan, people: Sequence[Person], chosen: Floats) -> float:
     rows = np.array([row for person in people for row in person])
     of_row = np.repeat(np.arange(len(people)), [len(person) for person in people])
     records = Records(SCHEMA, rows[:, :1], rows[:, 1], of_row=of_row)
-    question = plan.stages[0].question
+    query = plan.stages[0].query
     batch = plan.silos[0].stages[0].batch
-    return float(compute(question, plan, np.zeros(1), records, chosen, batch)[0])
+    return float(compute(query, plan, np.zeros(1), records, chosen, batch)[0])
 
 
 def draws(plan: Plan, round: int) -> Iterator[tuple[float, Floats]]:

@@ -22,7 +22,7 @@ from ringfence.accounting.events import (
 )
 from ringfence.accounting.filters import Commitment
 from ringfence.errors import AccountingError
-from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol import Guarantee
 
 DELTA = 1e-5
 RELEASES: list[Release] = [

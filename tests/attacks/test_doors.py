@@ -4,8 +4,6 @@
 """
 
 import contextlib
-import csv
-import http.client
 import re
 import select
 import socket
@@ -20,14 +18,15 @@ import pytest
 from ringfence.errors import DoorError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import NoisyUpdate, parse_answer
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol import NoisyUpdate, load_schema, parse_answer
 from ringfence.shuffler.store import Store
-from ringfence.silo.budget import Budget
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.ledger.budget import Budget
 from ringfence.transport.connections import CONNECTIONS, STRANGERS
+from tests.callers import Caller
+from tests.certificates import write_certificate
 from tests.shuffler import serving as shufflers
-from tests.silo.agents import approved, make_silo_folder, request, serving
+from tests.silo.agents import approved, make_silo_folder, request, serving, silo_with
 from tests.silo.operator.desk import desk_of
 
 CROWD = 100
@@ -57,23 +56,15 @@ class Entrance:
         return int(found[1]) / 1024
 
 
-def status(port: int, token: str) -> int:
-    """Ask for the health, and return the reply's status; it is asked once."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        connection.request("GET", "/health", headers={"Authorization": f"Bearer {token}"})
-        return connection.getresponse().status
-    finally:
-        connection.close()
+def entrance_of(caller: Caller, pid: int) -> Entrance:
+    return Entrance(caller.port, pid, lambda: caller.send("GET", "/health")[0], UNFINISHED)
 
 
 @contextlib.contextmanager
 def agent_door(folder: Path, *, seed: int = 7) -> Iterator[Entrance]:
     silo_folder = make_silo_folder(folder, seed=seed)
     with serving(silo_folder, "--port", "0") as served:
-        port = int(served.door().address.rpartition(":")[2])
-        token = silo_folder.token()
-        yield Entrance(port, served.process.pid, lambda: status(port, token), UNFINISHED)
+        yield entrance_of(served.caller(), served.process.pid)
 
 
 @contextlib.contextmanager
@@ -93,8 +84,7 @@ def operator_page(folder: Path) -> Iterator[Entrance]:
 def shuffler_service(folder: Path) -> Iterator[Entrance]:
     Store.create(folder / "mixer").close()
     with shufflers.serving(folder / "mixer") as served:
-        port = urlsplit(served.address).port or 0
-        yield Entrance(port, served.process.pid, lambda: status(port, served.token), UNFINISHED)
+        yield entrance_of(served.caller(), served.process.pid)
 
 
 @pytest.fixture(scope="module", params=[agent_door, operator_page, shuffler_service])
@@ -156,7 +146,7 @@ def test_those_who_were_let_in_have_a_limit_of_their_own_and_leave_strangers_the
 
 
 def test_a_handshake_that_never_ends_is_given_up_and_keeps_nobody_out(tmp_path: Path) -> None:
-    certificate, key = shufflers.make_certificate(tmp_path)
+    certificate, key = write_certificate(tmp_path, "127.0.0.1")
     Store.create(tmp_path / "mixer").close()
     with shufflers.serving(tmp_path / "mixer", 3600.0, str(certificate), str(key)) as served:
         place = ("127.0.0.1", urlsplit(served.address).port or 0)
@@ -176,17 +166,9 @@ def test_who_never_reads_an_answer_is_dropped(tmp_path: Path) -> None:
     """Over a Unix socket, of which the system buffers less than the answer has."""
     names = [f"n{number}" for number in range(250)]
     listed = ", ".join(f'"{name}"' for name in names)
-    (tmp_path / "schema.toml").write_text(
-        "".join(f'[columns.{column}]\ntype = "categorical"\ncategories = [{listed}]\n' for column in ("what", "ill"))
-    )
-    with (tmp_path / "records.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("what", "ill"), *np.random.default_rng(7).choice(names, (40, 2)).tolist()])
-    settings = make_settings(
-        name="clinic",
-        data_file=str(tmp_path / "records.csv"),
-        schema_file=str(tmp_path / "schema.toml"),
-    )
-    silo_folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+    columns = [f'columns.{column} = {{type = "categorical", categories = [{listed}]}}' for column in ("what", "ill")]
+    rows = [",".join(row) for row in np.random.default_rng(7).choice(names, (40, 2))]
+    silo_folder = silo_with(tmp_path, "\n".join(columns), "\n".join(["what,ill", *rows]), Budget(2.0, 1e-6))
     schema = load_schema(tmp_path / "schema.toml", "ill")
     member = Member("clinic", 40, 1.0, 1e-6)
     plan = approved(silo_folder, make_plan(schema, [member], PlanRequest(rounds=2, survey=False)))

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from ringfence.deployment.nvflare import policy
-from ringfence.deployment.nvflare.federation import write_json
-from ringfence.deployment.nvflare.job import fault_of, job_files, written
-from ringfence.deployment.nvflare.launch import environment
+from ringfence.deployment.nvflare.job import fault_of_job, job_file_bytes, job_files
+from ringfence.deployment.nvflare.kit import write_settings
+from ringfence.deployment.nvflare.launch import engine_environment
 from ringfence.deployment.processes import Family
-from ringfence.deployment.tour import SILOS, Ground
-from ringfence.protocol.plan import load_plan
+from ringfence.deployment.tour import SIZES, Ground
+from ringfence.protocol import load_plan
 from tests.deployment.agents import until
 from tests.deployment.kits import administrator, make_kits
 
@@ -66,7 +66,7 @@ def weaken(kit: Path, *, validator: bool) -> None:
     if not validator:
         del resources["app_validator"]
     resources["components"] = [part for part in resources["components"] if part["id"] != "app_deployer"]
-    write_json(file, resources)
+    write_settings(file, resources)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def write_job(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         if file.endswith("client.json"):
             change(content)
-        (folder / file).write_bytes(written(content))
+        (folder / file).write_bytes(job_file_bytes(content))
     return folder
 
 
@@ -138,7 +138,7 @@ def test_code_under_a_super_certificate_runs_at_a_site_of_version_0_2_and_nowher
     ground.family.run([*ground.server_run(), "--quorum", "all"])
     report = json.loads((ground.folder / "run" / "report.json").read_text())
     rounds = load_plan(ground.plan).rounds
-    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SIZES, rounds)
 
 
 def test_commands_under_a_super_certificate_show_no_file_of_a_site(ground: Ground, attacker: tuple[str, Path]) -> None:
@@ -156,12 +156,12 @@ def test_a_site_keeps_its_settings_when_a_server_names_a_job_after_their_folder(
     kits = make_kits(tmp_path / "federation", "localhost", ["north"])
     kit = kits.silos["north"]
     (tmp_path / "silo").mkdir()
-    policy.join(tmp_path / "silo", kit, kits.responses["north"])
+    policy.join_kit(tmp_path / "silo", kit, kits.responses["north"])
     packed = tmp_path / "app.zip"
     with zipfile.ZipFile(packed, "w") as archive:
         for file, content in job_files("/nowhere").items():
             if file.startswith("app/"):
-                archive.writestr(file.removeprefix("app/"), written(content))
+                archive.writestr(file.removeprefix("app/"), job_file_bytes(content))
     done = script(
         "import sys\n"
         "from pathlib import Path\n"
@@ -177,25 +177,27 @@ def test_a_site_keeps_its_settings_when_a_server_names_a_job_after_their_folder(
     assert done.count("refused by the silo: its id") == 4, done
     assert "9a11 -> \n" in done, done  # and one as NVFlare names them is unpacked
     assert Path(Workspace(str(kit), "north").get_app_config_dir("1b0e5c0e-8c0f-4a53-9d6c-0f2f5b1f9a11")).is_dir()
-    policy.check(kit, tmp_path / "silo")
+    policy.check_policy(kit, tmp_path / "silo")
 
 
 OURS = {
-    file.removeprefix("app/"): written(content) for file, content in job_files("/tmp/wire").items() if "app" in file
+    file.removeprefix("app/"): job_file_bytes(content)
+    for file, content in job_files("/tmp/wire").items()
+    if "app" in file
 }
 SERVER, CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"
 
 
 def changed(file: str, **settings: Any) -> dict[str, bytes]:
     """Our job, with other settings in a file."""
-    return {**OURS, file: written({**json.loads(OURS[file]), **settings})}
+    return {**OURS, file: job_file_bytes({**json.loads(OURS[file]), **settings})}
 
 
 def test_our_own_job_is_admitted_with_any_wire_signed_or_not() -> None:
     signed = dict.fromkeys((".__nvfl_sig.json", "config/.__nvfl_sig.json", "config/.__nvfl_submitter.crt"), b"x")
-    assert fault_of(OURS) is None
-    assert fault_of({**OURS, **signed}) is None
-    assert fault_of({**OURS, SERVER: written(job_files("/another/wire")[f"app/{SERVER}"])}) is None
+    assert fault_of_job(OURS) is None
+    assert fault_of_job({**OURS, **signed}) is None
+    assert fault_of_job({**OURS, SERVER: job_file_bytes(job_files("/another/wire")[f"app/{SERVER}"])}) is None
 
 
 @pytest.mark.parametrize(
@@ -225,12 +227,12 @@ def test_our_own_job_is_admitted_with_any_wire_signed_or_not() -> None:
     ids=lambda app: "-".join(sorted(set(app) ^ set(OURS)) or [f for f in app if app[f] != OURS[f]])[:40],
 )
 def test_a_job_that_differs_from_ours_in_anything_is_refused(app: dict[str, bytes]) -> None:
-    assert fault_of(app)
+    assert fault_of_job(app)
 
 
 def test_the_clients_environment_lets_nothing_redirect_python_or_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "NVFL_WORKSPACE", "NVFLARE_WORKSPACE_OWNER_FQCN"):
         monkeypatch.setenv(name, "/evil")
-    settings = environment()
+    settings = engine_environment()
     assert "/evil" not in settings.values()
     assert settings["PYTHONSAFEPATH"] == settings["PYTHONNOUSERSITE"] == "1"

@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 
 from ringfence.errors import PlanError
+from ringfence.federation.training import Silo, train
 from ringfence.planning.request import Member
-from ringfence.protocol.certificate import SignedCertificate
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums.sealing import sign
-from ringfence.silo.certificate import certify
+from ringfence.protocol import Plan, SignedCertificate
+from ringfence.shuffler.sealing import sign
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.records import Records
-from ringfence.training import Silo, train
+from ringfence.silo.ledger.certificate import certify
+from ringfence.silo.records.records import Records
 from tests.browser import Window
 from tests.nursery import completed
-from tests.silo.agents import ROOT, make_silo_folder
+from tests.silo.agents import ROOT
 from tests.silo.operator.desk import desk_of, entered, wait_with
 from tests.support import MakePlan
 
@@ -32,11 +31,6 @@ FORGED_LINE = "The gate would approve it. Nothing is answered until you approve 
 COLUMN = f"a\n\nAt what cost\n\n  This plan: epsilon 0.001\n\n{FORGED_LINE}\n\x1b[2J\x1b[1;1H\x1b]0;owned\x07"
 SILO = "south\x9b2J\u202e]dloc[\u2028\u2029\u200b[bold red]:warning:"
 HEADINGS = ["What it would reveal", "To whom", "At what cost", "On this machine"]
-
-
-@pytest.fixture
-def silo_folder(tmp_path: Path) -> SiloFolder:
-    return make_silo_folder(tmp_path)
 
 
 @pytest.fixture
@@ -146,7 +140,7 @@ def test_a_certificate_s_words_are_text(silo_folder: SiloFolder) -> None:
     certificate = made.model_copy(update={"issued": issued})
     signed = certificate.signed_bytes()
     path = silo_folder.path.parent / "certificate.json"
-    path.write_bytes(SignedCertificate(certificate, signed, sign(key, signed)).to_file())
+    path.write_bytes(SignedCertificate(certificate, sign(key, signed)).to_file())
     lines = text_of(ringfence("verify", path)).splitlines()
     assert r"issued today: every check passed.\u000a\u000aWhat is proved\u000a\u000a  - All.\u001b[8m\u202e" in lines[0]
     assert lines.count("What is proved") == 1

@@ -1,7 +1,7 @@
 """One data set, one ledger: what a person might do to begin at zero, by the real command line.
 
 Two ledgers for the same records would give two vectors for one round. Each attack here is refused before there is a
-second one, in a sentence that names the first.
+second one, in a sentence that names the silo_folder.
 """
 
 import csv
@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from ringfence.protocol.messages import NoisyUpdate
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import NoisyUpdate, Plan
 from ringfence.silo.folder import SiloFolder
 from tests.silo.agents import ROOT, SCHEMA, approved, make_silo_folder, serving
 from tests.support import MakePlan
@@ -41,12 +40,6 @@ def run(tmp_path: Path) -> Run:
         )
 
     return finish
-
-
-@pytest.fixture
-def first(tmp_path: Path) -> SiloFolder:
-    """Silo 'clinic' with forty records, and its ledger in the folder `clinic`."""
-    return make_silo_folder(tmp_path)
 
 
 def check_refused(done: "subprocess.CompletedProcess[str]", *says: object) -> None:
@@ -94,53 +87,37 @@ def linked(path: Path, to: Path) -> Path:
     return to
 
 
-def renamed(path: Path, to: Path) -> Path:
-    return path.rename(to)
+def rewritten(change: Callable[[list[list[str]]], list[list[str]]]) -> Callable[[Path, Path], Path]:
+    return lambda path, to: written(to, change(table(path)))
 
 
-def sorted_rows(path: Path, to: Path) -> Path:
-    head, *rows = table(path)
-    return written(to, [head, *sorted(rows)])
+MORE_ROWS = [[f"0.{number}", "0.5", "-0.5", "no"] for number in range(10, 50)]
+WAYS: dict[str, Callable[[Path, Path], Path]] = {
+    "itself": lambda path, _: path,
+    "copied": copied,
+    "hard-linked": hard_linked,
+    "linked": linked,
+    "renamed": lambda path, to: path.rename(to),
+    "sorted": rewritten(lambda rows: [rows[0], *sorted(rows[1:])]),
+    "other order of columns": rewritten(lambda rows: [row[::-1] for row in rows]),
+    "grown": rewritten(lambda rows: [*rows, *MORE_ROWS]),
+    "edited": rewritten(lambda rows: [rows[0], *([*row[:3], "no"] for row in rows[1:6]), *rows[6:]]),
+    "shortened": rewritten(lambda rows: rows[:31]),
+}
 
 
-def other_columns(path: Path, to: Path) -> Path:
-    return written(to, [row[::-1] for row in table(path)])
-
-
-def grown(path: Path, to: Path) -> Path:
-    return written(to, [*table(path), *([f"0.{number}", "0.5", "-0.5", "no"] for number in range(10, 50))])
-
-
-def edited(path: Path, to: Path) -> Path:
-    head, *rows = table(path)
-    return written(to, [head, *([*row[:3], "no"] if number < 5 else row for number, row in enumerate(rows))])
-
-
-def shortened(path: Path, to: Path) -> Path:
-    return written(to, table(path)[:31])
-
-
-def itself(path: Path, to: Path) -> Path:
-    del to
-    return path
-
-
-WAYS = [itself, copied, hard_linked, linked, renamed, sorted_rows, other_columns, grown, edited, shortened]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_second_silo_of_the_same_records_is_refused_however_their_file_was_made(
-    run: Run, first: SiloFolder, tmp_path: Path, way: Callable[[Path, Path], Path]
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, way: Callable[[Path, Path], Path]
 ) -> None:
     data = way(tmp_path / "records.csv", tmp_path / "other.csv")
-    check_refused(init(run, "second", data), first.ledger_path, "--same-data-as", "--new-beginning")
+    check_refused(init(run, "second", data), silo_folder.ledger_path, "--same-data-as", "--new-beginning")
     assert not (tmp_path / "second" / "clinic.ledger").exists()
-    check_refused(train(run, data, "--ledgers", tmp_path), first.ledger_path)
+    check_refused(train(run, data, "--ledgers", tmp_path), silo_folder.ledger_path)
     assert not list(tmp_path.glob("*.ledger"))
 
 
-def test_records_that_are_others_get_a_ledger_of_their_own(run: Run, first: SiloFolder, tmp_path: Path) -> None:
-    del first
+def test_records_that_are_others_get_a_ledger_of_their_own(run: Run, silo_folder: SiloFolder, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     make_silo_folder(tmp_path / "elsewhere", seed=8)
     data = copied(tmp_path / "records.csv", tmp_path / "third.csv")
@@ -172,87 +149,79 @@ def test_training_elsewhere_or_after_the_ledger_was_deleted_is_refused(run: Run,
 
 
 def test_an_unknown_ledger_of_an_earlier_version_beside_the_data_is_found(
-    run: Run, first: SiloFolder, tmp_path: Path, own_state: Path
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, own_state: Path
 ) -> None:
-    first.ledger_path.rename(tmp_path / "records.ledger")
+    silo_folder.ledger_path.rename(tmp_path / "records.ledger")
     shutil.rmtree(own_state / "ringfence")
     check_refused(init(run, "second", "records.csv"), tmp_path / "records.ledger")
 
 
 def test_a_copied_folder_answers_nothing_and_a_moved_one_goes_on(
-    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, plan_of: MakePlan
 ) -> None:
-    plan = approved(first, plan_of(rounds=3))
+    plan = approved(silo_folder, plan_of(rounds=3))
     file = tmp_path / "plan.json"
     file.write_bytes(plan.content)
-    shutil.copytree(first.path, tmp_path / "copy")
+    shutil.copytree(silo_folder.path, tmp_path / "copy")
     for command in (["serve", "copy"], ["approve", "copy", file, "--digest", plan.digest()], ["review", "copy", file]):
-        check_refused(run("silo", *command), "is a copy", first.ledger_path)
-    assert f"the ledger of these records is {first.ledger_path}" in run("silo", "status", "copy").stderr
+        check_refused(run("silo", *command), "is a copy", silo_folder.ledger_path)
+    assert f"the ledger of these records is {silo_folder.ledger_path}" in run("silo", "status", "copy").stderr
     assert run("silo", "status", "clinic").stderr == ""
-    with serving(first) as agent:
+    with serving(silo_folder) as agent:
         assert isinstance(agent.ask(plan, 0), NoisyUpdate)
     shutil.rmtree(tmp_path / "copy")
-    moved = SiloFolder.open(first.path.rename(tmp_path / "moved"))
+    moved = SiloFolder.open(silo_folder.path.rename(tmp_path / "moved"))
     with serving(moved) as agent:
         assert isinstance(agent.ask(plan, 1), NoisyUpdate)
-    shutil.copytree(moved.path, first.path, ignore=shutil.ignore_patterns("door.sock"))
-    check_refused(run("silo", "serve", first.path), "is a copy", moved.ledger_path)
+    shutil.copytree(moved.path, silo_folder.path, ignore=shutil.ignore_patterns("door.sock"))
+    check_refused(run("silo", "serve", silo_folder.path), "is a copy", moved.ledger_path)
 
 
 def test_a_folder_behind_a_link_is_the_same_folder(
-    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, plan_of: MakePlan
 ) -> None:
     file = tmp_path / "plan.json"
     plan = plan_of()
     file.write_bytes(plan.content)
-    (tmp_path / "link").symlink_to(first.path)
+    (tmp_path / "link").symlink_to(silo_folder.path)
     assert run("silo", "approve", "link", file, "--digest", plan.digest()).returncode == 0
 
 
-def test_a_ledger_with_two_names_is_refused(run: Run, first: SiloFolder, tmp_path: Path) -> None:
-    os.link(first.ledger_path, tmp_path / "second-name")
+def test_a_ledger_with_two_names_is_refused(run: Run, silo_folder: SiloFolder, tmp_path: Path) -> None:
+    os.link(silo_folder.ledger_path, tmp_path / "second-name")
     check_refused(run("silo", "serve", "clinic"), "2 names", "hard links")
     assert "2 names" in run("silo", "status", "clinic").stderr
     (tmp_path / "second-name").unlink()
-    with serving(first):
+    with serving(silo_folder):
         pass
 
 
 def test_two_folders_that_share_a_ledger_give_one_vector(
-    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, plan_of: MakePlan
 ) -> None:
     data = copied(tmp_path / "records.csv", tmp_path / "other.csv")
-    joined = init(run, "second", data, "--same-data-as", first.ledger_path)
+    joined = init(run, "second", data, "--same-data-as", silo_folder.ledger_path)
     assert joined.returncode == 0, joined.stderr
     second = SiloFolder.open(tmp_path / "second")
-    assert second.ledger_path == first.ledger_path
-    assert second.key() == first.key()  # a head that one has signed stops the other as well
-    plan = approved(first, plan_of(rounds=3))
-    with serving(first) as one, serving(second) as other:
+    assert second.ledger_path == silo_folder.ledger_path
+    assert second.key() == silo_folder.key()  # a head that one has signed stops the other as well
+    plan = approved(silo_folder, plan_of(rounds=3))
+    with serving(silo_folder) as one, serving(second) as other:
         answers = {agent.ask(plan, 0).to_bytes() for agent in (one, other, one)}
         assert len(answers) == 1
         assert isinstance(one.ask(plan, 0), NoisyUpdate)
         assert not isinstance(other.ask(plan, 0, weights=0.2), NoisyUpdate)
 
 
-def test_of_many_that_begin_at_once_one_does(first: SiloFolder, tmp_path: Path, own_state: Path) -> None:
-    shutil.rmtree(first.path)
+def test_of_many_that_begin_at_once_one_does(silo_folder: SiloFolder, tmp_path: Path, own_state: Path) -> None:
+    shutil.rmtree(silo_folder.path)
     shutil.rmtree(own_state / "ringfence")
-    given = [
-        "--name",
-        "clinic",
-        "--data",
-        "records.csv",
-        "--schema",
-        "schema.toml",
-        "--epsilon",
-        "2",
-        "--delta",
-        "1e-6",
-    ]
     started = [
-        subprocess.Popen([*RINGFENCE, "silo", "init", f"silo-{number}", *given], cwd=tmp_path, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [*RINGFENCE, "silo", "init", f"silo-{number}", "--data", "records.csv", *GIVEN],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+        )
         for number in range(6)
     ]
     said = [process.communicate()[1].decode() for process in started]
@@ -262,10 +231,10 @@ def test_of_many_that_begin_at_once_one_does(first: SiloFolder, tmp_path: Path, 
 
 
 def test_a_new_beginning_stands_in_the_ledger_the_status_and_every_certificate(
-    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, plan_of: MakePlan
 ) -> None:
-    plan = approved(first, plan_of(rounds=3))
-    with serving(first) as agent:
+    plan = approved(silo_folder, plan_of(rounds=3))
+    with serving(silo_folder) as agent:
         agent.ask(plan, 0)
     assert init(run, "second", "records.csv", "--new-beginning", "the first was a rehearsal").returncode == 0
     for command in (["silo", "status", "second"], ["silo", "ledger", "second"], ["ledger", "second/clinic.ledger"]):
@@ -273,86 +242,68 @@ def test_a_new_beginning_stands_in_the_ledger_the_status_and_every_certificate(
     assert run("silo", "certificate", "second", "--out", "certificate.json").returncode == 0
     proved = run("verify", "certificate.json").stdout
     assert "“the first was a rehearsal”" in proved
-    with first.ledger() as ledger:
+    with silo_folder.ledger() as ledger:
         account = ledger.account()
         assert f"whose releases used epsilon {account.spent()[0].epsilon:.4g}" in proved
         assert account.identity[:12] in proved
     check_refused(run("silo", "serve", "clinic"), tmp_path / "second" / "clinic.ledger")
 
 
-def registry_of(state: Path) -> Path:
-    return state / "ringfence" / "registry.sqlite"
+def damage(statements: str) -> Callable[[Path], None]:
+    def change(registry: Path) -> None:
+        with closing(sqlite3.connect(registry)) as file:
+            file.executescript(statements)
+
+    return change
 
 
-def lost(state: Path) -> None:
-    registry_of(state).unlink()
-
-
-def without_key(state: Path) -> None:
-    registry_of(state).with_name("fingerprint.key").unlink()
-
-
-def other_key(state: Path) -> None:
-    registry_of(state).with_name("fingerprint.key").write_text("00" * 32)
-
-
-def edited_registry(state: Path) -> None:
-    with closing(sqlite3.connect(registry_of(state))) as file:
-        file.executescript("DROP TRIGGER entries_rest; UPDATE entries SET body = replace(body, 'clinic', 'cynics')")
-
-
-def shortened_registry(state: Path) -> None:
-    with closing(sqlite3.connect(registry_of(state))) as file:
-        file.executescript("DROP TRIGGER entries_stay; DELETE FROM entries")
-
-
-def garbage(state: Path) -> None:
-    registry_of(state).write_bytes(b"x" * 5000)
+EDIT = "DROP TRIGGER entries_rest; UPDATE entries SET body = replace(body, 'clinic', 'cynics')"
 
 
 @pytest.mark.parametrize(
     ("accident", "says"),
     [
-        (lost, "registry.sqlite is missing"),
-        (without_key, "fingerprint.key is missing"),
-        (other_key, "cannot be trusted"),
-        (edited_registry, "cannot be trusted"),
-        (shortened_registry, "cannot be trusted"),
-        (garbage, "cannot be trusted"),
+        (Path.unlink, "registry.sqlite is missing"),
+        (lambda registry: registry.with_name("fingerprint.key").unlink(), "fingerprint.key is missing"),
+        (lambda registry: registry.with_name("fingerprint.key").write_text("00" * 32), "cannot be trusted"),
+        (damage(EDIT), "cannot be trusted"),
+        (damage("DROP TRIGGER entries_stay; DELETE FROM entries"), "cannot be trusted"),
+        (lambda registry: registry.write_bytes(b"x" * 5000), "cannot be trusted"),
     ],
+    ids=["lost", "without key", "other key", "edited", "shortened", "garbage"],
 )
 def test_without_a_registry_that_can_be_trusted_nothing_is_answered(
-    run: Run, first: SiloFolder, own_state: Path, accident: Callable[[Path], Any], says: str
+    run: Run, silo_folder: SiloFolder, own_state: Path, accident: Callable[[Path], Any], says: str
 ) -> None:
-    accident(own_state)
+    accident(own_state / "ringfence" / "registry.sqlite")
     check_refused(run("silo", "serve", "clinic"), says, "silo register")
     check_refused(init(run, "second", "records.csv"), says)
-    with first.ledger() as ledger:
+    with silo_folder.ledger() as ledger:
         assert ledger.account().number == 2, "nothing was written"
 
 
 def test_a_silo_that_came_from_another_user_or_machine_is_registered_by_its_operator(
-    run: Run, first: SiloFolder, own_state: Path, plan_of: MakePlan
+    run: Run, silo_folder: SiloFolder, own_state: Path, plan_of: MakePlan
 ) -> None:
-    plan = approved(first, plan_of(rounds=3))
+    plan = approved(silo_folder, plan_of(rounds=3))
     shutil.rmtree(own_state / "ringfence")
     check_refused(run("silo", "serve", "clinic"), "was registered before", "silo register")
     assert run("silo", "register", "clinic").returncode == 0
     check_refused(run("silo", "register", "clinic"), "already registered")
-    with serving(first) as agent:
+    with serving(silo_folder) as agent:
         assert isinstance(agent.ask(plan, 0), NoisyUpdate)
     assert "no registry knew it" in run("silo", "status", "clinic").stdout
 
 
 def test_a_data_file_that_ends_half_way_is_neither_registered_nor_answered_from(
-    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, plan_of: MakePlan
 ) -> None:
-    plan: Plan = approved(first, plan_of(rounds=3))
+    plan: Plan = approved(silo_folder, plan_of(rounds=3))
     data = tmp_path / "records.csv"
     whole = data.read_bytes()
     for broken, says in ((whole[: len(whole) // 2], ""), (whole + b'"', "well-formed"), (whole + b"\xff,", "2 cells")):
         data.write_bytes(broken)
         check_refused(run("silo", "serve", "clinic"), says)
     data.write_bytes(whole)
-    with serving(first) as agent:
+    with serving(silo_folder) as agent:
         assert isinstance(agent.ask(plan, 0), NoisyUpdate)

@@ -1,6 +1,5 @@
 """A revocation holds from the moment that it returns, also against a round that is being computed."""
 
-import csv
 import fcntl
 import os
 import signal
@@ -12,14 +11,13 @@ import pytest
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import Answer, RefusalReason
-from ringfence.protocol.schema import load_schema
-from ringfence.silo import decisions
-from ringfence.silo.budget import Budget
-from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Ledger
-from ringfence.storage.state_folder import state_folder
-from tests.silo.agents import approved, serving
+from ringfence.protocol import Answer, RefusalReason, load_schema
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator import decisions
+from ringfence.storage.files import state_folder
+from tests.silo.agents import approved, serving, silo_with
 from tests.support import refusal
 
 CATEGORIES = 5_000
@@ -29,17 +27,11 @@ RECORDS = 20
 @pytest.fixture
 def slow_silo(tmp_path: Path) -> SiloFolder:
     """A silo whose answers are 45,000 numbers, each with noise that is drawn exactly: a second of work."""
-    names = ["a", "b", "c"]
     categories = ", ".join(f'"{number}"' for number in range(CATEGORIES))
-    columns = "".join(f'[columns.{name}]\ntype = "categorical"\ncategories = [{categories}]\n' for name in names)
-    schema, data = tmp_path / "schema.toml", tmp_path / "records.csv"
-    schema.write_text(f'{columns}[columns.kind]\ntype = "categorical"\ncategories = ["x", "y", "z"]\n')
-    with data.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow([*names, "kind"])
-        rows.writerows([[number, number + 1, number + 2, "xyz"[number % 3]] for number in range(RECORDS)])
-    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema))
-    return SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+    columns = "".join(f'[columns.{name}]\ntype = "categorical"\ncategories = [{categories}]\n' for name in "abc")
+    schema = f'{columns}[columns.kind]\ntype = "categorical"\ncategories = ["x", "y", "z"]\n'
+    rows = [f"{number},{number + 1},{number + 2},{'xyz'[number % 3]}" for number in range(RECORDS)]
+    return silo_with(tmp_path, schema, "\n".join(["a,b,c,kind", *rows]), Budget(2.0, 1e-6))
 
 
 def wait_for_a_charge(path: Path) -> None:
@@ -59,13 +51,8 @@ def stop(agent: "subprocess.Popen[bytes]") -> None:
 
 @pytest.mark.parametrize("way", ["revoked", "ended", "budget lowered"])
 def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFolder, way: str) -> None:
-    members = [Member("clinic", RECORDS, 1.0, 1e-6)]
-    plan = approved(
-        slow_silo,
-        make_plan(
-            load_schema(Path(slow_silo.settings.schema_file), "kind"), members, PlanRequest(rounds=3, survey=False)
-        ),
-    )
+    schema, members = load_schema(Path(slow_silo.settings.schema_file), "kind"), [Member("clinic", RECORDS, 1.0, 1e-6)]
+    plan = approved(slow_silo, make_plan(schema, members, PlanRequest(rounds=3, survey=False)))
     answers: list[Answer] = []
     with serving(slow_silo) as served:
         asking = threading.Thread(target=lambda: answers.append(served.ask(plan, 0)))

@@ -1,32 +1,28 @@
-"""A ledger put back to an older state: under a running agent, before its start, with and without its watermark."""
+"""Copies of a ledger forget nothing, and an older one that is put back is refused, however an agent meets it."""
 
 import base64
 import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ringfence.errors import LedgerDamagedError
-from ringfence.protocol.messages import NoisyUpdate, Refusal, RefusalReason, RoundRequest, parse_answer
-from ringfence.protocol.plan import Plan
-from ringfence.silo.certificate import export
+from ringfence.protocol import NoisyUpdate, Plan, Refusal, RefusalReason, parse_answer
 from ringfence.silo.folder import SiloFolder
+from ringfence.silo.ledger.certificate import export
+from ringfence.silo.ledger.ledger import Ledger
 from tests.deployment.agents import Federation, finish, server, until
 from tests.nursery import completed
-from tests.silo.agents import Served, approved, make_silo_folder, request, serving
-from tests.support import MakePlan, refusal
+from tests.silo.agents import Served, approved, serving
+from tests.support import MakePlan, refusal, spent
 
 RINGFENCE = [sys.executable, "-m", "ringfence"]
 ROUND = 3
-
-
-@pytest.fixture
-def silo_folder(tmp_path: Path) -> SiloFolder:
-    return make_silo_folder(tmp_path)
 
 
 def vectors(served: Served, plan: Plan, tries: int = 5) -> set[str]:
@@ -78,25 +74,6 @@ def test_under_a_running_agent_no_round_gets_a_second_vector_however_often_it_is
         assert vectors(served, plan) == first
 
 
-def test_an_agent_does_not_start_on_an_older_ledger_and_says_what_to_do(
-    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
-) -> None:
-    plan, older = approved(silo_folder, plan_of()), tmp_path / "older.ledger"
-    shutil.copyfile(silo_folder.ledger_path, older)
-    with serving(silo_folder) as served:
-        served.ask(plan, ROUND)
-    shutil.copyfile(older, silo_folder.ledger_path)
-    for command in ("serve", "status", "ledger"):
-        ended = completed(
-            [*RINGFENCE, "silo", command, str(silo_folder.path)],
-            text=True,
-            timeout=240,  # an agent that does start would serve for ever
-        )
-        assert ended.returncode == 1
-        assert "it ends with entry 3, but once had entry 5" in ended.stderr
-        assert "ringfence silo restore" in ended.stderr
-
-
 def test_a_courier_shows_an_agent_what_it_signed_and_the_agent_refuses_everything_from_then_on(
     silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path, own_state: Path
 ) -> None:
@@ -128,14 +105,9 @@ def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rou
     north = federation.silos["north"]
     older = tmp_path / "older.ledger"
     shutil.copyfile(north.silo_folder.ledger_path, older)
-    doors = [
-        part
-        for name, silo in federation.silos.items()
-        for part in ("--doors", f"{name}=unix:{silo.silo_folder.socket_path}")
-    ]
     federation.start()
     try:
-        serving = server(federation, plan, run, doors, "--quorum", "1")
+        serving = server(federation, plan, run, federation.doors(), "--quorum", "1")
         until(lambda: len(north.released(plan)) >= 5)
         serving.kill()
         serving.communicate()
@@ -145,7 +117,7 @@ def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rou
         forget_state(own_state)
         north.start()
         north.wait()
-        finish(server(federation, plan, run, doors, "--quorum", "1"))
+        finish(server(federation, plan, run, federation.doors(), "--quorum", "1"))
         assert len(before) >= 5
     finally:
         federation.stop()
@@ -190,26 +162,70 @@ def test_two_certificates_of_a_ledger_that_went_two_ways_prove_it(
     assert "differ from entry 4 on (charged" in shown.stderr
 
 
-def test_strangers_cannot_stop_a_silo_with_heads_that_it_did_not_sign(
+def test_a_plain_copy_beside_a_running_agent_holds_everything_that_was_released(
     silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
 ) -> None:
-    plan = approved(silo_folder, plan_of())
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    other = make_silo_folder(elsewhere, seed=8)
-    theirs = approved(other, plan)
-    with serving(other) as served:
-        signed = [served.ask(theirs, round).head for round in range(3)]
+    plan = approved(silo_folder, plan_of(rounds=30))
     with serving(silo_folder) as served:
-        own = served.ask(plan, 0).head
-        assert own is not None
-        foreign = [head for head in signed if head is not None]
-        forged = [
-            own.model_copy(update={"number": own.number + 9}),
-            own.model_copy(update={"hash": "0" * 64}),
-            *(head.model_copy(update={"ledger": own.ledger}) for head in foreign),
-        ]
-        for round, head in enumerate((*foreign, *forged), start=1):
-            asked = RoundRequest.from_bytes(request(plan, min(round, 4))).model_copy(update={"heads": (head, own)})
-            answer = parse_answer(served.door().ask(asked.to_bytes()))
-            assert isinstance(answer, NoisyUpdate)
+        for round in range(30):
+            assert isinstance(served.ask(plan, round), NoisyUpdate)
+            copy = tmp_path / f"{round}.ledger"
+            shutil.copyfile(silo_folder.ledger_path, copy)
+            with Ledger.open(copy) as copied, silo_folder.ledger() as ledger:
+                assert copied.entries() == ledger.entries()
+                assert len(copied.account().plans[plan.digest()].rounds) == round + 1
+                assert spent(copied) == spent(ledger) > 0
+        assert [path.name for path in silo_folder.path.glob("clinic.ledger*")] == ["clinic.ledger"]
+
+
+def test_a_copy_taken_at_any_moment_forgets_no_answer_that_had_left_or_is_refused(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
+) -> None:
+    """Also in the middle of a request, when pages from before and after a transaction stand side by side."""
+    plan = approved(silo_folder, plan_of(rounds=200))
+    answered, done, whole = [0], threading.Event(), 0
+
+    def ask() -> None:
+        try:
+            for round in range(200):
+                assert isinstance(served.ask(plan, round), NoisyUpdate)
+                answered[0] += 1
+        finally:
+            done.set()
+
+    with serving(silo_folder) as served:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while not done.is_set():
+            left, copy = answered[0], tmp_path / "copy.ledger"
+            shutil.copyfile(silo_folder.ledger_path, copy)
+            try:
+                with Ledger.open(copy, marked=False) as copied:
+                    rounds = copied.account().plans[plan.digest()].rounds
+                assert sum(charged.answer is not None for charged in rounds.values()) >= left
+                whole += 1
+            except LedgerDamagedError:
+                pass
+        asking.join()
+    assert answered == [200]
+    assert whole > 0
+
+
+def test_a_backup_beside_a_running_agent_is_whole_and_says_how_far_it_goes(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
+) -> None:
+    plan, out = approved(silo_folder, plan_of()), tmp_path / "backup.ledger"
+    command = [*RINGFENCE, "silo", "backup", str(silo_folder.path), "--out", str(out)]
+    with serving(silo_folder) as served:
+        for round in range(3):
+            served.ask(plan, round)
+        printed = completed(command, text=True, check=True).stdout
+        again = completed(command, text=True)
+    with silo_folder.ledger() as ledger:
+        account = ledger.account()
+        assert f"{account.number} entries, the last with hash {account.head}" in " ".join(printed.split())
+        with Ledger.open(out) as copied:
+            assert copied.entries() == ledger.entries()
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert again.returncode == 1
+    assert "a backup overwrites nothing" in again.stderr

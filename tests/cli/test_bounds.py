@@ -79,14 +79,6 @@ def test_strongly_convex_problems_have_their_own_bounds(ringfence_json: Json) ->
     assert "single-run" in by_name(short["loss_bounds"])["accelerated, in stages", "empirical"]["why"]
 
 
-def test_absent_silos_make_every_bound_that_depends_on_them_worse(ringfence_json: Json) -> None:
-    everybody, some = ringfence_json(*SMOOTH), ringfence_json(*SMOOTH, "--available", "12")
-    for name, about in [("accelerated", "empirical"), ("localized accelerated", "population")]:
-        key = name, about
-        assert by_name(some["loss_bounds"])[key]["value"] > by_name(everybody["loss_bounds"])[key]["value"]
-    assert "give the rounds" in by_name(some["upper"])["accelerated (Theorem 4.1)", "empirical"]["why"]
-
-
 def test_the_table_speaks_in_words(ringfence: Ringfence) -> None:
     done = ringfence(*SMOOTH)
     assert done.returncode == 0, done.stderr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ringfence import demo
+from ringfence.cli import demo
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.dossier.evidence import Inputs, gather
-from ringfence.model import Model
+from ringfence.evidence.dossier.evidence import Inputs, gather_evidence
+from ringfence.model.model import Model
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
 
 SAID = ("--purpose", "A study of costs", "--controller", "A Clinic", "--contact", "dpo@clinic.example")
@@ -69,7 +69,7 @@ def test_the_dossier_of_a_choice_counts_all_its_candidates(
     assert all(plan.digest() in page for plan in choice.plans)
     assert all(plan.purpose == SAID[1] for plan in choice.plans)
     inputs = Inputs(model=Path(model), certificates=[Path(name) for name in certificates[1::2]])
-    for silo in gather(inputs).silos:
+    for silo in gather_evidence(inputs).silos:
         assert silo.run[0].epsilon == pytest.approx(2, rel=1e-3)  # of all candidates and of their comparison
 
 

@@ -1,13 +1,12 @@
 """How good a model is, asked privately: figures with intervals, charged to records that did not train it."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from ringfence.model import Model
-from ringfence.protocol.plan import load_plan
-from ringfence.silo.ledger import Ledger
+from ringfence.model.model import Model
+from ringfence.protocol import load_plan
+from ringfence.silo.ledger.ledger import Ledger
 from tests.cli.conftest import Federation, Json, Ringfence
 
 
@@ -27,7 +26,7 @@ def test_training_ends_with_private_figures_whose_intervals_hold_the_exact_ones(
     federation: Federation, ringfence_json: Json
 ) -> None:
     report = ringfence_json(*federation.train("--no-report", epsilon="19"))
-    accuracy = next(f for f in report["evaluation"]["together"]["figures"] if f["name"] == "accuracy")
+    accuracy = next(f for f in report["evaluation"]["together"]["metrics"] if f["name"] == "accuracy")
     assert abs(accuracy["value"] - report["test"]["accuracy"]) < 0.05  # more than ten standard deviations of the noise
     assert set(report["evaluation"]["silos"]) == {"north", "south", "west"}
     assert report["evaluation"]["together"]["records"] == 180
@@ -56,10 +55,10 @@ def test_a_good_model_beats_guessing_and_another_model_on_the_same_records(
     model = Model.load(trained)
     bad = federation.folder / "bad.json"
     Model.of(model.plan, 0 * model.coefficients.reshape(-1), {}).save(bad)
-    found = ringfence_json(*asked(federation, trained, "--against", str(bad)))["evaluation"]["together"]["figures"]
-    figures = {figure["name"]: figure for figure in found}
-    assert figures["accuracy above guessing"]["low"] > 0
-    assert figures["loss below the other model's"]["low"] > 0
+    found = ringfence_json(*asked(federation, trained, "--against", str(bad)))["evaluation"]["together"]["metrics"]
+    metrics = {metric["name"]: metric for metric in found}
+    assert metrics["accuracy above guessing"]["low"] > 0
+    assert metrics["loss below the other model's"]["low"] > 0
     shown = ringfence(*asked(federation, trained)).stdout
     assert "  accuracy " in shown
     assert "guessing the larger class gives" in shown
@@ -72,26 +71,13 @@ def test_exact_numbers_take_an_option_and_are_said_to_be_not_private(
     shown = ringfence(*asked(federation, trained, "--exact")).stdout
     assert "NOT PRIVATE: measured without noise" in shown
     told = ringfence_json(*asked(federation, trained, "--exact"))
-    accuracy = next(f for f in told["evaluation"]["together"]["figures"] if f["name"] == "accuracy")
+    accuracy = next(f for f in told["evaluation"]["together"]["metrics"] if f["name"] == "accuracy")
     assert told["test_is_private"] is False
     # The interval is for sampling 180 records, and reaches more than ten deviations of this noise.
     assert accuracy["low"] <= told["test"]["accuracy"] <= accuracy["high"]
     assert set(told["test"]["per_silo"]) == {"north", "south", "west"}
     refused = ringfence("evaluate", str(trained), "--out", str(federation.folder / "plan.json"), "--exact")
     assert "--exact needs the silos' tables" in refused.stderr
-
-
-def test_the_model_carries_its_evaluation(trained: Path) -> None:
-    evaluation = Model.load(trained).evaluation
-    assert evaluation is not None
-    assert evaluation.together.figure("accuracy").value is not None
-    assert "evaluation" not in json.loads(Model.load(trained).model_copy(update={"evaluation": None}).model_dump_json())
-
-
-def test_numbers_are_evaluated_in_their_own_units(federation: Federation, ringfence_json: Json) -> None:
-    report = ringfence_json(*federation.train("--no-report", target="cost", epsilon="19"))
-    figures = {figure["name"]: figure for figure in report["evaluation"]["together"]["figures"]}
-    assert figures["RMSE"]["value"] == pytest.approx(report["test"]["rmse"], rel=0.25)
 
 
 def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
@@ -102,7 +88,7 @@ def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
     for named in (sizes, []):  # who trained it is known
         assert ringfence("evaluate", str(trained), *named, "--out", str(out)).returncode == 0
         (stage,) = load_plan(out).stages
-        assert (stage.section, stage.question.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
+        assert (stage.section, stage.query.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
         assert {terms.name: terms.records for terms in load_plan(out).silos} == dict.fromkeys(
             ("north", "south", "west"), 300
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.ledger.ledger import Ledger
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
 from tests.cli.test_silo import Operator, digest_of
 from tests.nursery import Python

@@ -7,7 +7,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
-from ringfence.model import Model
+from ringfence.model.model import Model
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table, as_cells
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
@@ -39,13 +39,6 @@ def test_ids_probabilities_and_predictions_stand_side_by_side(
     found = ringfence_json("predict", str(model), str(new), "--id", "patient", "--probabilities")
     assert found["predictions"] == ["yes", "no"]
     assert list(found["columns"]) == ["patient", "ill=no", "ill=yes"]
-
-
-def test_a_plain_prediction_is_the_target_s_column_as_it_always_was(
-    model: Path, new: Path, ringfence: Ringfence, ringfence_json: Json
-) -> None:
-    assert ringfence("predict", str(model), str(new)).stdout == "ill\nyes\nno\n"
-    assert ringfence_json("predict", str(model), str(new)) == {"target": "ill", "predictions": ["yes", "no"]}
 
 
 def texts(table: Table) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence.silo.schema_check import check_schema
+from ringfence.silo.records.schema_check import check_schema
 from tests.cli.conftest import Ringfence
 
 SECRET = "ZX4711Quilliam"

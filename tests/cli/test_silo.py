@@ -11,8 +11,7 @@ import pytest
 
 from ringfence.deployment.door import Door
 from ringfence.errors import PlanError
-from ringfence.protocol.messages import NoisyUpdate, RefusalReason, parse_answer
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import NoisyUpdate, Plan, RefusalReason, parse_answer
 from tests.cli.conftest import Federation, Finished, Json, Ringfence, check_one_sentence, spent
 from tests.silo.agents import request
 from tests.support import refusal

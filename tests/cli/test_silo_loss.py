@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.losses import Custom, install
+from ringfence.federation.custom_loss import install_loss
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol import Custom, load_schema
 from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
-from ringfence.protocol.schema import load_schema
 from tests.cli.conftest import Finished, Json, Ringfence, check_one_sentence
 from tests.silo.agents import SCHEMA, make_silo_folder
 
@@ -27,11 +27,11 @@ class Operator:
         schema = load_schema(place / "numbers.toml", target="a")
         members = [Member("clinic", 40, epsilon=1.0, delta=1e-6)]
         (place / "log_cosh.py").write_text(SOURCE)
-        install(place / "log_cosh.py")
-        steepest, bend = examined(DIGEST, 9.0, 1.0)
+        install_loss(place / "log_cosh.py")
+        lipschitz, smoothness = examined(DIGEST, 9.0, 1.0)
         own = Custom(
-            title="log_cosh", source=SOURCE, digest=DIGEST, largest_score=9.0, largest_target=1.0, steepest=steepest,
-            bend=bend,
+            title="log_cosh", source=SOURCE, digest=DIGEST, largest_score=9.0, largest_target=1.0, lipschitz=lipschitz,
+            smoothness=smoothness,
         )  # fmt: skip
         self.plans = {}
         for name, loss in (("own", own), ("squared", None)):

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.protocol.plan import load_plan
+from ringfence.protocol import load_plan
 from ringfence.server.conduct import conduct
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import load_records
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import load_records
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence, epsilon
 from tests.server.local import Local
 
@@ -50,13 +50,15 @@ def near(found: dict[str, Any], what: str, true: float) -> bool:
     return bool(abs(found[what] - true) <= 7 / Z * max(high - found[what], found[what] - low) + 1e-9)
 
 
-def test_silos_add_up_to_all_of_them(federation: Federation, ringfence_json: Json) -> None:
-    report = ringfence_json(*federation.statistics("--columns", "ward,age"))
-    assert set(report["together"]["columns"]) == {"ward", "age"}
-    for ward, found in report["together"]["columns"]["ward"]["categories"].items():
-        parts = [silo["columns"]["ward"]["categories"][ward]["count"] for silo in report["silos"].values()]
-        assert found["count"] == pytest.approx(sum(parts))
-    assert sum(b["count"] for b in report["together"]["columns"]["age"]["bins"]) == pytest.approx(900)
+def test_a_column_with_synonyms_is_counted_by_category(federation: Federation, ringfence_json: Json) -> None:
+    schema = federation.schema.read_text()
+    federation.schema.write_text(schema.replace('["a", "b", "c"]', '["a", "other"]\nsynonyms = { other = ["b", "c"] }'))
+    report = ringfence_json(*federation.statistics("--cross", "ward,ill", epsilon="1000"))
+    wards = federation.column("ward")
+    found = report["together"]["columns"]["ward"]["categories"]
+    assert set(found) == {"a", "other"}
+    assert near(found["a"], "count", wards.count("a"))
+    assert near(found["other"], "count", wards.count("b") + wards.count("c"))
 
 
 def test_the_ledger_is_charged_what_they_may_cost_and_training_composes_with_them(
@@ -137,14 +139,6 @@ def test_bounds_are_found_where_a_draft_has_none(federation: Federation, ringfen
         # Noise of a share is below 0.01 % here; all but a few values are between the bounds, which lie near them.
         assert np.mean((values >= found["lower"]) & (values <= found["upper"])) > 0.9
         assert -1 < found["lower"] < found["upper"] < 10 * values.max()
-
-
-def test_centre_and_scale_are_offered_where_there_are_bounds(federation: Federation, ringfence_json: Json) -> None:
-    found = ringfence_json(*federation.statistics("--for-schema", epsilon="1000"))["schema"]["age"]
-    ages = np.array(federation.column("age"), dtype=float)
-    assert found["center"] == pytest.approx(np.mean(ages), abs=1.0)
-    assert found["scale"] == pytest.approx(np.std(ages), abs=1.0)
-    assert (found["lower"], found["upper"]) == (0.0, 100.0)
 
 
 def test_tables_and_page_say_what_intervals_hold_and_what_the_budget_is_for(

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence.model import Model
+from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol import load_schema
 from tests.cli.conftest import Json, Ringfence, check_one_sentence, epsilon
 
 SCHEMA = """

@@ -1,12 +1,10 @@
 """`ringfence train --try`: candidates are trained, compared and paid for as one run, and the best is returned."""
 
-import json
-
 import pytest
 
 from ringfence.accounting import accountant
-from ringfence.model import Model
-from ringfence.silo.ledger import Ledger
+from ringfence.model.model import Model
+from ringfence.silo.ledger.ledger import Ledger
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
 
 SMALL_AND_GOOD = ("--try", "clip=0.001,1", "--max-rounds", "20")
@@ -31,7 +29,7 @@ def test_the_best_candidate_is_returned_with_its_evaluation_and_the_distance_of_
     best, worse = report["choice"]["candidates"][1], report["choice"]["candidates"][0]
     assert (best["above"]["value"], best["above"]["low"], best["above"]["high"]) == (0.0, 0.0, 0.0)
     assert 0 < worse["above"]["low"] < worse["above"]["value"] < worse["above"]["high"]
-    accuracy = next(f for f in report["evaluation"]["together"]["figures"] if f["name"] == "accuracy")
+    accuracy = next(f for f in report["evaluation"]["together"]["metrics"] if f["name"] == "accuracy")
     assert abs(accuracy["value"] - report["test"]["accuracy"]) < 0.1
     loaded = Model.load(model)
     assert loaded.plan.digest() == best["plan"]
@@ -80,12 +78,6 @@ def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_wi
     assert "Which candidate was chosen" in page
     assert "clip=0.001" in page
     assert "NOT PRIVATE" not in page
-
-
-def test_a_later_run_is_counted_on_top_of_the_choice(federation: Federation, ringfence_json: Json) -> None:
-    ringfence_json(*federation.train(*SMALL_AND_GOOD, "--no-report", exact=False))
-    again = ringfence_json(*federation.train("--rounds", "5", "--no-report", exact=False))
-    assert again["silos"]["north"]["all_runs"][0]["epsilon"] > 2.5
 
 
 def test_a_chosen_model_predicts_and_can_be_evaluated_again(
@@ -140,15 +132,11 @@ def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, 
     ("changes", "says"),
     [
         (["--try", "clip=1"], "one candidate, so there is nothing to choose from"),
-        (["--try", "clip=1,2,1"], "A value of 'clip' is listed twice"),
         (["--try", "clap=1,2"], "the options to try are"),
-        (["--try", "clip=1,two"], "'two' is not a value of 'clip'"),
         (["--try", "clip=1,-2"], "The clip must be a positive number"),
-        (["--try", "epsilon=1,2"], "'epsilon' cannot be tried"),
         (["--try", "clip=1,2", "--held-out", "0"], "holds none out: give a held-out share"),
         (["--try", "clip=1,2", "--peer-to-peer"], "Candidates are compared by a server"),
         (["--try", "clip=1,2", "--track", "runs"], "--track follows a single run"),
-        (["--try", "ridge=" + ",".join(map(str, range(65)))], "65 candidates, more than the 64 allowed"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_before_anything_is_spent(
@@ -174,9 +162,3 @@ def test_a_silo_of_three_records_takes_part_and_one_of_two_is_refused(
     )
     assert report["silos"]["tiny"]["this_run"][0]["epsilon"] == 2.0
     assert report["choice"]["records"] == 181
-
-
-def test_numbers_are_chosen_for_too(federation: Federation, ringfence_json: Json) -> None:
-    report = ringfence_json(*federation.train(*SMALL_AND_GOOD, "--no-report", target="cost", epsilon="19"))
-    assert report["choice"]["best"] == 1
-    assert json.dumps(report["choice"]).count("plans") == 0

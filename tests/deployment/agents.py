@@ -6,7 +6,6 @@ import os
 import signal
 import socketserver
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,22 +18,24 @@ import numpy as np
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import task_event
 from ringfence.deployment.door import Door
-from ringfence.deployment.tour import SCHEMA
 from ringfence.errors import DoorError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import load_schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import approve_plan
+from ringfence.protocol import NoisyUpdate, Plan, RoundRequest, load_schema, parse_answer
+from ringfence.protocol.plan.plan import task
 from ringfence.silo.folder import SiloFolder, SiloSettings
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator.decisions import approve_plan
 from tests.nursery import Python
+from tests.processes import RINGFENCE
 
-RINGFENCE = [sys.executable, "-m", "ringfence"]
 DELTA = 1e-6
+SCHEMA = """
+columns.age = {type = "numeric", lower = 0, upper = 100}
+columns.dose = {type = "numeric", lower = 0, upper = 10}
+columns.ill = {type = "categorical", categories = ["no", "yes"]}
+"""
 RECORDS = 60
 
 
@@ -156,6 +157,10 @@ class Federation:
     def write(self, plan: Plan) -> None:
         """Write the plan down."""
         (self.folder / f"{plan.run}.json").write_bytes(plan.content)
+
+    def doors(self) -> list[str]:
+        """Return the options that name the agents' doors to a server."""
+        return [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in self.silos.items()]
 
     def approve(self, plan: Plan) -> None:
         """Approve the plan everywhere."""

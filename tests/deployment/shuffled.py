@@ -1,49 +1,21 @@
 """A federation whose plan trusts a shuffler, set up by the commands of the documentation, each as its own party."""
 
-import datetime
-import ipaddress
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from ringfence.deployment.processes import Family
-from ringfence.protocol.plan import Plan, load_plan
+from ringfence.protocol import Plan, load_plan
 from ringfence.storage.toml_files import toml_text
-from tests.deployment.agents import RINGFENCE, until
+from tests.certificates import write_certificate
+from tests.deployment.agents import until
 from tests.deployment.kits import make_kits
+from tests.processes import RINGFENCE, ringfence
 
 SILOS = {"north": 500, "south": 800, "west": 300}
 """What `ringfence example` invents."""
-
-
-def write_certificate(folder: Path, *places: str) -> None:
-    """Write `tls.pem` and `tls.key`: a certificate for these names and addresses, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shuffler")])
-    now = datetime.datetime.now(datetime.UTC)
-    names: list[x509.GeneralName] = [
-        x509.IPAddress(ipaddress.ip_address(place)) if place[0].isdigit() else x509.DNSName(place) for place in places
-    ]
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    (folder / "tls.pem").write_bytes(made.public_bytes(encoding))
-    (folder / "tls.key").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
 
 
 class Shuffled:
@@ -70,8 +42,12 @@ class Shuffled:
 
     def run(self, party: str, *arguments: str | Path) -> str:
         """Run `ringfence ARGUMENTS` as the party, to its end."""
-        command = [*self.program(party), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, env=self.family.environment, check=False)
+        program, environment = self.program(party), self.family.environment
+        if program is RINGFENCE:
+            done = ringfence(*arguments, env=environment)
+        else:
+            command = [*program, *map(str, arguments)]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert done.returncode == 0, f"{party}: {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -104,7 +80,7 @@ class Shuffled:
             (self.folder / party).mkdir(exist_ok=True)
             (self.folder / party).chmod(0o755)
             self.own(party, self.folder / party)
-        subprocess.run([*RINGFENCE, "example", self.folder / "invented"], check=True, capture_output=True)
+        ringfence("example", self.folder / "invented", check=True)
         public.mkdir(mode=0o755)
         (self.folder / "invented" / "schema.toml").rename(public / "schema.toml")
         write_certificate(self.folder, shuffler, "127.0.0.1")
@@ -122,12 +98,9 @@ class Shuffled:
         }
         (self.folder / "keys.toml").write_text(toml_text(keys))
         sizes = [option for name, size in SILOS.items() for option in ("--silo", f"{name}={size}")]
-        subprocess.run(
-            [*RINGFENCE, "plan", "--schema", public / "schema.toml", "--target", "ill", *sizes, "--epsilon", "1",
-             "--rounds", str(rounds), "--algorithm", "bounded", "--trust", "shuffler",
-             "--keys", self.folder / "keys.toml", "--out", self.plan_file],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        options = [*sizes, "--epsilon", "1", "--rounds", str(rounds), "--algorithm", "bounded", "--trust", "shuffler"]
+        files = ["--schema", public / "schema.toml", "--keys", self.folder / "keys.toml", "--out", self.plan_file]
+        ringfence("plan", "--target", "ill", *options, *files, check=True)
         self.plan_file.chmod(0o644)
         for name in SILOS:
             self.run(name, "silo", "approve", self.silo(name), self.plan_file, "--digest", self.plan.digest())

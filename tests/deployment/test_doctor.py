@@ -1,6 +1,5 @@
 """`ringfence doctor` finds what is wrong with real folders, says what to do, and shows no record."""
 
-import datetime
 import json
 import os
 import shutil
@@ -12,19 +11,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from ringfence import doctor
+from ringfence.deployment import doctor
+from ringfence.deployment.doctor import Diagnosis, examine
 from ringfence.deployment.nvflare import policy
-from ringfence.doctor import Diagnosis, examine
 from ringfence.errors import RingfenceError
 from ringfence.shuffler.store import Store
-from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.ledger.budget import Budget
+from tests.certificates import write_certificate
 from tests.deployment.kits import Kits, make_kits
-from tests.nursery import completed
+from tests.processes import ringfence
 from tests.shuffler.depositors import make_shuffler
 from tests.shuffler.test_witness import opened, two_of_three
 
@@ -42,7 +39,7 @@ def silo(tmp_path: Path) -> Path:
     data.write_text("age,ill\n61.25,yes\n48,no\n")
     data.chmod(0o600)
     settings = make_settings(
-        name="north", data_file=str(data), schema_file=str(tmp_path / "schema.toml"), target="ill", port=None,
+        name="north", data_file=str(data), schema_file=str(tmp_path / "schema.toml"), port=None,
         courier_group=None,
     )  # fmt: skip
     return SiloFolder.create(tmp_path / "silo", settings, Budget(1.0, 1e-6)).path
@@ -56,7 +53,7 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Kits:
 @pytest.fixture
 def kit(silo: Path, kits: Kits, tmp_path: Path) -> Path:
     own = shutil.copytree(kits.silos["north"], tmp_path / "kit")
-    policy.join(silo, own, kits.responses["north"])
+    policy.join_kit(silo, own, kits.responses["north"])
     return own
 
 
@@ -75,16 +72,12 @@ def test_nothing_is_wrong_with_a_new_silo_its_kit_and_a_shuffler(silo: Path, kit
     assert {(str(kit), "certificates"), (str(kit), "policy"), (str(tmp_path / "mixer"), "store")} <= seen
 
 
-def _open_folder(silo: Path) -> None:
-    silo.chmod(0o755)
-
-
 def _open_key(silo: Path) -> None:
     (silo / "signing.key").chmod(0o640)
 
 
-def _open_data(silo: Path) -> None:
-    (silo.parent / "records.csv").chmod(0o644)
+def _lose_group(silo: Path) -> None:
+    (silo / "silo.toml").write_text((silo / "silo.toml").read_text() + 'courier_group = "no-such-group"\n')
 
 
 def _damage_ledger(silo: Path) -> None:
@@ -94,54 +87,26 @@ def _damage_ledger(silo: Path) -> None:
         ledger.execute("UPDATE entries SET body = '{}' WHERE number = 2")
 
 
-def _lose_key(silo: Path) -> None:
-    (silo / "signing.key").write_text("short")
-
-
-def _spoil_records(silo: Path) -> None:
-    (silo.parent / "records.csv").write_text("age,ill\nsecret-61.25,yes\n")
-
-
-def _lose_records(silo: Path) -> None:
-    (silo.parent / "records.csv").unlink()
-
-
-def _change_records(silo: Path) -> None:
-    (silo.parent / "records.csv").write_text("age,ill\n61.25,yes\n48,no\n50,no\n")
-
-
-def _link_ledger(silo: Path) -> None:
-    (silo.parent / "second.ledger").hardlink_to(silo / "north.ledger")
-
-
-def _write_in_the_future(silo: Path) -> None:
-    os.utime(silo / "silo.toml", (4e9, 4e9))
-
-
-def _lose_group(silo: Path) -> None:
-    (silo / "silo.toml").write_text((silo / "silo.toml").read_text() + 'courier_group = "no-such-group"\n')
-
-
 @pytest.mark.parametrize(
     ("harm", "check", "says"),
     [
-        (_open_folder, "permissions", "chmod 700"),
-        (_open_key, "permissions", "chmod 600"),
-        (_open_data, "permissions", "Every user of this machine can read the records"),
-        (_damage_ledger, "ledger", "cannot be trusted"),
-        (_lose_key, "signing key", "restore it"),
-        (_spoil_records, "records", "row"),
-        (_lose_records, "records", "records.csv"),
-        (_change_records, "records", "ringfence silo update"),
-        (_link_ledger, "records", "remove all names but one"),
-        (_write_in_the_future, "clock", "The clock is slow"),
-        (_lose_group, "couriers", "groupadd no-such-group"),
+        (lambda silo, data: silo.chmod(0o755), "permissions", "chmod 700"),
+        (lambda silo, data: _open_key(silo), "permissions", "chmod 600"),
+        (lambda silo, data: data.chmod(0o644), "permissions", "Every user of this machine can read the records"),
+        (lambda silo, data: _damage_ledger(silo), "ledger", "cannot be trusted"),
+        (lambda silo, data: (silo / "signing.key").write_text("short"), "signing key", "restore it"),
+        (lambda silo, data: data.write_text("age,ill\nsecret-61.25,yes\n"), "records", "row"),
+        (lambda silo, data: data.unlink(), "records", "records.csv"),
+        (lambda silo, data: data.write_text("age,ill\n61.25,yes\n48,no\n50,no\n"), "records", "silo update"),
+        (lambda silo, data: (silo / "copy").hardlink_to(silo / "north.ledger"), "records", "remove all names but one"),
+        (lambda silo, data: os.utime(silo / "silo.toml", (4e9, 4e9)), "clock", "The clock is slow"),
+        (lambda silo, data: _lose_group(silo), "couriers", "groupadd no-such-group"),
     ],
 )
 def test_what_is_wrong_with_a_silo_is_named_with_what_to_do(
-    silo: Path, harm: Callable[[Path], None], check: str, says: str
+    silo: Path, harm: Callable[[Path, Path], None], check: str, says: str
 ) -> None:
-    harm(silo)
+    harm(silo, silo.parent / "records.csv")
     found = wrong(silo)
     assert check in [finding.check for finding in found]
     assert says in " ".join(finding.says for finding in found if finding.check == check)
@@ -161,17 +126,11 @@ def test_a_shuffler_that_is_an_older_copy_or_open_to_others_is_found(tmp_path: P
     assert [finding.check for finding in wrong(folder)] == ["permissions", "store"]
 
 
-def _certificate_until(file: Path, days: int) -> None:
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "north")])
-    begin, end = now - datetime.timedelta(days=90), now + datetime.timedelta(days=days)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begin, end)
-    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-
-
 @pytest.mark.parametrize(("days", "says"), [(11, "expires in 10 days"), (-1, "expired on")])
-def test_a_kit_whose_certificate_ends_soon_or_has_ended_is_found(kit: Path, days: int, says: str) -> None:
-    _certificate_until(kit / "startup" / "client.crt", days)
+def test_a_kit_whose_certificate_ends_soon_or_has_ended_is_found(
+    kit: Path, tmp_path: Path, days: int, says: str
+) -> None:
+    write_certificate(tmp_path, "north", days=days)[0].replace(kit / "startup" / "client.crt")
     [finding] = wrong(kit)
     assert finding.check == "certificates"
     assert says in finding.says
@@ -232,8 +191,8 @@ def test_what_an_extra_needs_counts_where_all_of_it_is_there(
     _install(tmp_path, "ringfence", "0.3.0", *needs)
     for name, version in {"click": "8.5.1", **installed}.items():
         _install(tmp_path, name, version)
-    source = Path(doctor.__file__).parents[1]
-    look = "from ringfence.doctor import examine; print(*(found.says for found in examine([])), sep='\\n')"
+    source = Path(doctor.__file__).parents[2]
+    look = "from ringfence.deployment.doctor import examine; print(*(found.says for found in examine([])), sep='\\n')"
     printed = subprocess.check_output(
         [sys.executable, "-S", "-c", look], text=True, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{source}"}
     )
@@ -241,21 +200,17 @@ def test_what_an_extra_needs_counts_where_all_of_it_is_there(
 
 
 def test_the_command_prints_all_and_ends_with_the_status_that_scripts_need(silo: Path) -> None:
-    def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "ringfence", "doctor", *map(str, arguments)]
-        return completed(command, text=True)
-
-    well = run()
+    well = ringfence("doctor")
     assert (well.returncode, well.stderr) == (0, "")
     assert "ok    python: Python 3" in well.stdout
     _open_key(silo)
-    ill = run(silo)
+    ill = ringfence("doctor", silo)
     assert (ill.returncode, ill.stderr) == (1, "")
     assert f"WRONG permissions: {silo / 'signing.key'} is open to other users" in ill.stdout
-    assert [each["check"] for each in json.loads(run(silo, "--json").stdout)["findings"]][:3] == [
+    assert [each["check"] for each in json.loads(ringfence("doctor", silo, "--json").stdout)["findings"]][:3] == [
         "python", "dependencies", "state",
     ]  # fmt: skip
-    nothing = run(silo.parent / "nowhere")
+    nothing = ringfence("doctor", silo.parent / "nowhere")
     assert nothing.returncode == 1
     assert "is not a folder of Ringfence" in nothing.stderr
 

@@ -2,34 +2,33 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ringfence.metrics.report import EvaluationReport
-from ringfence.model import Model
+from ringfence.estimates.metrics import EvaluationReport
+from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import parse_answer
-from ringfence.protocol.plan import Plan, load_plan
-from ringfence.server.questions.evaluation import reported
+from ringfence.protocol import Plan, load_plan, parse_answer
+from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.rounds import Session
-from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, finish, server
+from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, finish, server
+from tests.processes import ringfence
 
 NAMES = ("north", "south", "west")
 MOMENTS = [  # of one silo in each round, whose answer is not written down before the last: others may have been heard
     Seen("north", 0, "asked"),
     Seen("north", 0, "answered"),
-    Seen("north", 0, "delivered"),  # the second round's question depends on all answers to the first
+    Seen("north", 0, "delivered"),  # the second round's query depends on all answers to the first
     Seen("south", 1, "asked"),
     Seen("south", 1, "answered"),
 ]
 
 
-@pytest.fixture(params=[1, 3], ids=["records", "persons"])
+@pytest.fixture
 def federation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Federation]:
     made = Federation(tmp_path, NAMES, rows=request.param)
     try:
@@ -37,11 +36,6 @@ def federation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Feder
         yield made
     finally:
         made.stop()
-
-
-def ringfence(*arguments: object) -> str:
-    done = subprocess.run([*RINGFENCE, *map(str, arguments)], check=True, capture_output=True, text=True)
-    return done.stdout
 
 
 def planned(federation: Federation) -> Plan:
@@ -53,7 +47,7 @@ def planned(federation: Federation) -> Plan:
     names = trained.data.feature_names
     weights = 5.0 * (np.array([name == "age" for name in names]) - 1.0 * np.array([name == "dose" for name in names]))
     Model.of(trained, weights, {}).save(model)
-    told = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft)
+    told = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft, check=True).stdout
     assert "Once every silo's operator has approved it" in told
     plan = load_plan(draft)
     (federation.folder / f"{plan.run}.json").write_bytes(plan.content)
@@ -63,10 +57,10 @@ def planned(federation: Federation) -> Plan:
 def approve(federation: Federation, plan: Plan) -> None:
     draft = federation.folder / "evaluation.json"
     for silo in federation.silos.values():
-        review = ringfence("silo", "review", silo.silo_folder.path, draft)
+        review = ringfence("silo", "review", silo.silo_folder.path, draft, check=True).stdout
         assert "how well a model that the server names predicts 'ill'" in " ".join(review.split())
         assert f"All 12 held-out {plan.unit}s take part in every round" in " ".join(review.split())
-        ringfence("silo", "approve", silo.silo_folder.path, draft, "--digest", plan.digest())
+        ringfence("silo", "approve", silo.silo_folder.path, draft, "--digest", plan.digest(), check=True)
 
 
 def from_ledgers(federation: Federation, plan: Plan) -> EvaluationReport | None:
@@ -75,9 +69,10 @@ def from_ledgers(federation: Federation, plan: Plan) -> EvaluationReport | None:
     session = Session(plan, np.random.default_rng(0))
     while not session.finished:
         session.receive({name: parse_answer(answers[session.round]) for name, answers in released.items()})
-    return reported(plan, session.result().findings)
+    return evaluation_of_run(plan, session.result().findings)
 
 
+@pytest.mark.parametrize("federation", [1, 3], ids=["records", "persons"], indirect=True)
 def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_and_costs_no_silo_more(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -110,22 +105,20 @@ def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_a
     assert "NOT PRIVATE" not in page
 
 
-def test_nothing_is_told_before_every_silo_has_approved(federation: Federation, tmp_path: Path) -> None:
+@pytest.mark.parametrize("federation", [1], ids=["records"], indirect=True)
+def test_nothing_is_told_before_every_silo_has_approved_and_no_model_is_written(
+    federation: Federation, tmp_path: Path
+) -> None:
     plan, run = planned(federation), tmp_path / "run"
-    doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in federation.silos.items()]
-    process = server(federation, plan, run, doors, "--quorum", "all", "--seconds", "2", "--patience", "0")
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 1
-    assert b"not-approved" in errors, errors
+    for options, says in (
+        (["--out", str(tmp_path / "out.json")], b"This plan trains no model"),
+        (["--seconds", "2", "--patience", "0"], b"not-approved"),
+    ):
+        process = server(federation, plan, run, federation.doors(), "--quorum", "all", *options)
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 1
+        assert says in errors, errors
     approve(federation, plan)
-    shown = finish(server(federation, plan, run, doors, "--quorum", "all")).decode()
-    assert f"Measured privately on 36 {plan.unit}s, with 95% intervals\n  accuracy " in shown
+    shown = finish(server(federation, plan, run, federation.doors(), "--quorum", "all")).decode()
+    assert "Measured privately on 36 records, with 95% intervals\n  accuracy " in shown
     assert "\nmodel " not in shown
-
-
-def test_an_evaluation_has_no_model_to_write(federation: Federation, tmp_path: Path) -> None:
-    plan = planned(federation)
-    process = server(federation, plan, tmp_path / "run", [], "--out", str(tmp_path / "model.json"))
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 1
-    assert b"This plan trains no model" in errors

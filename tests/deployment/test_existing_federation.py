@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md: silos in federations that NVFlare or Flower runs already, beside other sites."""
+"""The recipe of docs/deploy.md: a silo in a federation that NVFlare runs already, beside another site."""
 
 import hashlib
 import json
@@ -7,13 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ringfence.deployment.nvflare.names import RELAY
-from ringfence.deployment.processes import Family
-from ringfence.deployment.tour import Ground, free_port
-from ringfence.example import write_example
-from ringfence.silo.summary import summarise
+from ringfence.cli.example import write_example
+from ringfence.deployment.nvflare.job import RELAY
+from ringfence.deployment.tour import free_port
+from ringfence.silo.ledger.summary import summarise
 from tests.deployment.agents import until
-from tests.deployment.test_flower import bring_up, write_key
+from tests.processes import ForkingFamily
 
 PROJECT = """\
 api_version: 3
@@ -49,7 +48,7 @@ def provisioned(folder: Path) -> Path:
     return folder / "made" / "clinics" / "prod_00"
 
 
-def start_engine(family: Family, name: str, kit: Path, part: str, *settings: str) -> None:
+def start_engine(family: ForkingFamily, name: str, kit: Path, part: str, *settings: str) -> None:
     """Start NVFlare as the kit's own script does."""
     program: list[str | Path] = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{part}.{part}_train", "-m", kit]
     family.start(name, ["-s", f"fed_{part}.json", "--set", "secure_train=true", *settings, "org=clinics",
@@ -63,7 +62,7 @@ def test_a_site_of_an_nvflare_federation_becomes_a_silo_and_no_other_site_is_sen
     resources = json.loads((kits / "localhost" / "local" / "resources.json.default").read_text())
     resources["class_allow_list"].append(RELAY)
     (kits / "localhost" / "local" / "resources.json").write_text(json.dumps(resources))
-    with Family(tmp_path) as family:
+    with ForkingFamily(tmp_path) as family:
         family.run(["plan", "--schema", schema, "--target", "ill", "--silo", "north=500", "--epsilon", "1",
                     "--rounds", "3", "--out", plan])  # fmt: skip
         family.run(["silo", "init", silo, "--name", "north", "--data", data, "--schema", schema,
@@ -80,34 +79,5 @@ def test_a_site_of_an_nvflare_federation_becomes_a_silo_and_no_other_site_is_sen
         assert [own["charged"] for own in summarise(silo / "north.ledger")["plans"]] == [2 + 3 + 2]
         assert any(JOB.fullmatch(folder.name) for folder in (kits / "north").iterdir())
         assert not any(JOB.fullmatch(folder.name) for folder in (kits / "other").iterdir())
-        family.end()
-        assert family.members() == []
-
-
-def test_a_node_of_a_flower_federation_that_is_no_silo_is_left_alone(tmp_path: Path) -> None:
-    with Family(tmp_path) as family:
-        ground = Ground(tmp_path, family)
-        ground.prepare(rounds=3)
-        bring_up(family, tmp_path, {site.name: site.folder for site in ground.sites})
-        binary = Path(sys.executable).parent
-        key, home = tmp_path / "other-key", tmp_path / "flower" / "config.toml"
-        address = re.findall(r'address = "(.*)"', home.read_text())[0]
-        write_key(key)
-
-        def flwr(*arguments: str | Path) -> str:
-            command = [binary / "flwr", "supernode", *arguments]
-            return subprocess.run(command, env=family.environment, check=True, capture_output=True, text=True).stdout
-
-        flwr("register", key.with_suffix(".pub"), "here")
-        family.start("other", ["--root-certificates", tmp_path / "ca.crt", "--superlink", address,
-                               "--host", "127.0.0.1", "--port", str(free_port()), "--auth-supernode-private-key", key],
-                     [binary / "flower-supernode"])  # fmt: skip
-        nodes = [*(site.name for site in ground.sites), "other"]
-        until(lambda: flwr("list", "here", "--format", "json").count('"online"') == len(nodes))
-        family.run(["server", "run", ground.plan, "--folder", tmp_path / "run", "--engine", "flower",
-                    "--superlink", "here", "--quorum", "all"])  # fmt: skip
-        for site in ground.sites:
-            summary = summarise(site.folder / f"{site.name}.ledger")
-            assert [own["charged"] for own in summary["plans"]] == [2 + 3 + 2]
         family.end()
         assert family.members() == []

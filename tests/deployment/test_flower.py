@@ -1,51 +1,22 @@
-"""Flower carries three rounds to three silos: a SuperLink and three SuperNodes over TLS with registered keys."""
+"""Flower carries rounds to three silos: a SuperLink and SuperNodes over TLS with registered keys."""
 
-import datetime
-import ipaddress
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from ringfence.deployment.flower.engine import settings
-from ringfence.deployment.processes import Family
+from ringfence.deployment.flower.exchange import flower_environment
 from ringfence.deployment.tour import Ground, free_port
-from ringfence.silo.summary import summarise
+from ringfence.silo.ledger.summary import summarise
+from tests.certificates import write_certificate
+from tests.deployment.agents import until
 from tests.deployment.shuffled import SILOS, Shuffled
-
-
-def write_certificates(folder: Path) -> None:
-    """Write an authority and a server's certificate for 127.0.0.1."""
-    now = datetime.datetime.now(datetime.UTC)
-
-    def certificate(
-        name: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey
-    ) -> bytes:
-        builder = x509.CertificateBuilder(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]),
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-            key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(days=1),
-        )  # fmt: skip
-        own = name == issuer
-        builder = builder.add_extension(x509.BasicConstraints(ca=own, path_length=None), critical=True)
-        places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
-        return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    (folder / "ca.crt").write_bytes(certificate("authority", authority, "authority", authority))
-    (folder / "server.pem").write_bytes(certificate("server", server, "authority", authority))
-    (folder / "server.key").write_bytes(
-        server.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
+from tests.processes import ForkingFamily
 
 
 def write_key(file: Path) -> None:
@@ -59,15 +30,15 @@ def write_key(file: Path) -> None:
     )
 
 
-def bring_up(family: Family, folder: Path, silos: Mapping[str, Path]) -> None:
+def bring_up(family: ForkingFamily, folder: Path, silos: Mapping[str, Path]) -> None:
     """Start a SuperLink, which is called `here`, and for each silo its agent and a SuperNode."""
-    family.environment.update(settings())
+    family.environment.update(flower_environment())
     home, port = folder / "flower", free_port()
     home.mkdir()
-    write_certificates(folder)
+    certificate, private = write_certificate(folder, "localhost", "127.0.0.1")
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
-        f'root-certificates = "{folder / "ca.crt"}"\n'
+        f'root-certificates = "{certificate}"\n'
     )
     family.environment["FLWR_HOME"] = str(home)
     binary = Path(sys.executable).parent
@@ -76,8 +47,8 @@ def bring_up(family: Family, folder: Path, silos: Mapping[str, Path]) -> None:
         family.start(name, arguments, [binary / program])
 
     start("superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
-          "--ssl-ca-certfile", folder / "ca.crt", "--ssl-certfile", folder / "server.pem",
-          "--ssl-keyfile", folder / "server.key", "--enable-supernode-auth",
+          "--ssl-ca-certfile", certificate, "--ssl-certfile", certificate,
+          "--ssl-keyfile", private, "--enable-supernode-auth",
           "--database", folder / "state.db", "--disable-runtime-dependency-installation")  # fmt: skip
     for name, silo in silos.items():
         family.start(f"agent of {name}", ["silo", "serve", silo])
@@ -90,29 +61,46 @@ def bring_up(family: Family, folder: Path, silos: Mapping[str, Path]) -> None:
                 break
             time.sleep(1)
         assert done.returncode == 0, done.stdout + done.stderr
-        start(f"node {name}", "flower-supernode", "--root-certificates", folder / "ca.crt",
+        start(f"node {name}", "flower-supernode", "--root-certificates", certificate,
               "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--port", str(free_port()),
               "--auth-supernode-private-key", key,
               "--node-config", f'silo="{name}" courier="{silo / "courier.toml"}"')  # fmt: skip
 
 
-def test_three_rounds_reach_three_silos_and_their_ledgers(tmp_path: Path) -> None:
-    with Family(tmp_path) as family:
+def test_three_rounds_reach_three_silos_and_a_node_that_is_no_silo_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    with ForkingFamily(tmp_path) as family:
         ground = Ground(tmp_path, family)
         ground.prepare(rounds=3)
         bring_up(family, tmp_path, {site.name: site.folder for site in ground.sites})
+        binary = Path(sys.executable).parent
+        key, home = tmp_path / "other-key", tmp_path / "flower" / "config.toml"
+        address = re.findall(r'address = "(.*)"', home.read_text())[0]
+        write_key(key)
+
+        def flwr(*arguments: str | Path) -> str:
+            command = [binary / "flwr", "supernode", *arguments]
+            return subprocess.run(command, env=family.environment, check=True, capture_output=True, text=True).stdout
+
+        flwr("register", key.with_suffix(".pub"), "here")
+        family.start("other", ["--root-certificates", tmp_path / "tls.pem", "--superlink", address,
+                               "--host", "127.0.0.1", "--port", str(free_port()), "--auth-supernode-private-key", key],
+                     [binary / "flower-supernode"])  # fmt: skip
+        nodes = [*(site.name for site in ground.sites), "other"]
+        until(lambda: flwr("list", "here", "--format", "json").count('"online"') == len(nodes))
         family.run(["server", "run", ground.plan, "--folder", tmp_path / "run", "--engine", "flower",
                     "--superlink", "here", "--quorum", "all"])  # fmt: skip
         assert (tmp_path / "run" / "model.json").is_file()
         for site in ground.sites:
             summary = summarise(site.folder / f"{site.name}.ledger")
-            assert [plan["charged"] for plan in summary["plans"]] == [2 + 3 + 2]  # survey and evaluation
+            assert [own["charged"] for own in summary["plans"]] == [2 + 3 + 2]  # survey and evaluation
         family.end()
         assert family.members() == []
 
 
 def test_a_shuffled_plan_is_trained_through_flower_with_a_shuffler_behind_tls(tmp_path: Path) -> None:
-    with Family(tmp_path) as family:
+    with ForkingFamily(tmp_path) as family:
         parties = Shuffled(tmp_path, family)
         parties.prepare(rounds=3)
         bring_up(family, tmp_path, {name: parties.silo(name) for name in SILOS})

@@ -13,37 +13,41 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from ringfence.deployment.nvflare import federation, policy
+from ringfence.deployment.nvflare import authority, federation, policy
 from ringfence.deployment.nvflare import kit as kits
+from ringfence.deployment.nvflare.launch import within_reach
 from ringfence.deployment.processes import Family
-from ringfence.deployment.reach import within_reach
 from ringfence.deployment.tour import free_port
 from ringfence.errors import DeploymentError
-from tests.deployment.agents import Federation, finish, server, until
-from tests.deployment.kits import kits_of_version_0_2, make_kits
+from tests.deployment.agents import Federation, until
+from tests.deployment.kits import make_kits
+from tests.processes import ringfence
 
-RINGFENCE = [sys.executable, "-m", "ringfence"]
 
-
-def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
-    command = [*RINGFENCE, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a silo and its kit, which joined."""
+    folder = tmp_path_factory.mktemp("joined")
+    made = make_kits(folder / "kits", "localhost", ["clinic"])
+    (folder / "silo").mkdir()
+    policy.join_kit(folder / "silo", made.silos["clinic"], made.responses["clinic"])
+    return folder
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Path:
-    """A silo's kit that joined."""
-    made = make_kits(tmp_path / "kits", "localhost", ["clinic"])
-    (tmp_path / "silo").mkdir()
-    policy.join(tmp_path / "silo", made.silos["clinic"], made.responses["clinic"])
-    return made.silos["clinic"]
+def kit(joined: Path, tmp_path: Path) -> Path:
+    """A copy of that kit; the silo is at `tmp_path / "silo"`."""
+    shutil.copytree(joined, tmp_path, dirs_exist_ok=True)
+    own = tmp_path / "kits" / "silos" / "clinic"
+    pointer = own / "local" / kits.POINTER
+    pointer.write_text(pointer.read_text().replace(str(joined), str(tmp_path)))
+    return own
 
 
 def test_a_silos_kit_holds_nothing_of_the_server(kit: Path) -> None:
     names = {file.name for file in kit.rglob("*")}
     assert not {name for name in names if "server" in name or "authority" in name}
-    policy.check(kit, kit.parents[2] / "silo")
+    policy.check_policy(kit, kit.parents[2] / "silo")
 
 
 @pytest.mark.parametrize(
@@ -68,11 +72,8 @@ def test_a_permissive_policy_is_named_and_nothing_is_started(
     path = kit / "local" / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(DeploymentError, match=fault):
-        policy.check(kit, kit.parents[2] / "silo")
-    done = subprocess.run(
-        [sys.executable, "-m", "ringfence", "silo", "courier", str(kit.parents[2] / "silo"), str(kit)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        policy.check_policy(kit, kit.parents[2] / "silo")
+    done = ringfence("silo", "courier", kit.parents[2] / "silo", kit)
     assert done.returncode == 1
     assert fault in done.stderr
 
@@ -80,20 +81,20 @@ def test_a_permissive_policy_is_named_and_nothing_is_started(
 def test_a_kit_as_provisioned_does_not_start(tmp_path: Path) -> None:
     made = make_kits(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
     with pytest.raises(DeploymentError, match="silo join"):
-        policy.check(made, tmp_path / "silo")
+        policy.check_policy(made, tmp_path / "silo")
 
 
 def test_another_silos_kit_is_refused(kit: Path) -> None:
     (kit.parents[2] / "silo" / "silo.toml").write_text('name = "bank"')
     with pytest.raises(DeploymentError, match="made for silo 'clinic'"):
-        policy.join(kit.parents[2] / "silo", kit)
+        policy.join_kit(kit.parents[2] / "silo", kit)
 
 
 def test_a_kit_within_the_silos_folder_is_refused(kit: Path) -> None:
     inside = kit.parents[2] / "silo" / "kit"
     shutil.copytree(kit, inside)
     with pytest.raises(DeploymentError, match="separate"):
-        policy.join(kit.parents[2] / "silo", inside)
+        policy.join_kit(kit.parents[2] / "silo", inside)
 
 
 @pytest.mark.parametrize("file", ["x__p_resources.json", "log_config.json", "privacy.json", "custom"])
@@ -103,7 +104,7 @@ def test_a_file_from_which_the_engine_would_read_more_settings_or_code_is_named(
 ) -> None:
     (kit / part / file).write_text("{}")
     with pytest.raises(DeploymentError, match=f"{part}/{file} does not belong there"):
-        policy.check(kit, kit.parents[2] / "silo")
+        policy.check_policy(kit, kit.parents[2] / "silo")
 
 
 # -- keys --
@@ -121,17 +122,17 @@ def private_keys(folder: Path) -> list[str]:
 def test_the_organiser_holds_no_key_but_the_authoritys_and_a_silos_key_never_leaves_its_kit(tmp_path: Path) -> None:
     organiser, silo = tmp_path / "organiser", tmp_path / "silo"
     silo.mkdir()
-    assert "No" not in run("federation", "init", organiser, "--server", "localhost", "--silo", "north").stderr
-    asked = run("silo", "request", silo / "kit", "--name", "north")
+    assert "No" not in ringfence("federation", "init", organiser, "--server", "localhost", "--silo", "north").stderr
+    asked = ringfence("silo", "request", silo / "kit", "--name", "north")
     assert asked.returncode == 0, asked.stderr
     shutil.copy(silo / "kit.request", organiser)
-    signed = run("federation", "sign", organiser, organiser / "kit.request")
+    signed = ringfence("federation", "sign", organiser, organiser / "kit.request")
     assert signed.returncode == 0, signed.stderr
     fingerprint = asked.stdout.strip().rpartition(": ")[2]
     assert len(fingerprint) == 71
     assert fingerprint in signed.stdout
     (silo / "folder").mkdir()
-    joined = run("silo", "join", silo / "folder", silo / "kit", organiser / "kit.response")
+    joined = ringfence("silo", "join", silo / "folder", silo / "kit", organiser / "kit.response")
     assert joined.returncode == 0, joined.stderr
     assert private_keys(organiser) == ["authority/cert.json"]
     assert private_keys(silo) == ["kit/startup/client.key"]
@@ -141,29 +142,29 @@ def test_the_organiser_holds_no_key_but_the_authoritys_and_a_silos_key_never_lea
 
 
 def test_the_server_and_its_administrator_make_their_keys_on_their_own_machine(tmp_path: Path) -> None:
-    run("federation", "init", tmp_path / "organiser", "--server", "flare.example:8443", "--silo", "north")
-    asked = run("server", "request", tmp_path / "server", "--host", "flare.example")
+    ringfence("federation", "init", tmp_path / "organiser", "--server", "flare.example:8443", "--silo", "north")
+    asked = ringfence("server", "request", tmp_path / "server", "--host", "flare.example")
     assert asked.returncode == 0, asked.stderr
-    signed = run("federation", "sign", tmp_path / "organiser", tmp_path / "server" / "server.request")
+    signed = ringfence("federation", "sign", tmp_path / "organiser", tmp_path / "server" / "server.request")
     assert signed.returncode == 0, signed.stderr
-    joined = run("server", "join", tmp_path / "server", tmp_path / "server" / "server.response")
+    joined = ringfence("server", "join", tmp_path / "server", tmp_path / "server" / "server.response")
     assert joined.returncode == 0, joined.stderr
     assert private_keys(tmp_path / "organiser") == ["authority/cert.json"]
     assert private_keys(tmp_path / "server") == ["admin/startup/client.key", "server/startup/server.key"]
     certificate = x509.load_pem_x509_certificate((tmp_path / "server/server/startup/server.crt").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["flare.example"]
-    assert federation.user_of(tmp_path / "server" / "admin") == "admin@ringfence.local"
+    assert kits.user_of(tmp_path / "server" / "admin") == "admin@ringfence.local"
 
 
 def test_a_request_gets_no_name_and_no_role_that_the_organiser_did_not_list(tmp_path: Path) -> None:
-    federation.init(tmp_path / "organiser", "localhost", ["north"])
+    federation.found_federation(tmp_path / "organiser", "localhost", ["north"])
     request = tmp_path / "a.request"
-    request.write_bytes(kits.request(tmp_path / "kit", "stranger")[0])
+    request.write_bytes(kits.make_request(tmp_path / "kit", "stranger")[0])
     with pytest.raises(DeploymentError, match="'stranger' is not a party of this federation"):
-        federation.sign(tmp_path / "organiser", request)
-    request.write_bytes(kits.request(tmp_path / "kit", "north")[0])
-    federation.sign(tmp_path / "organiser", request)
+        federation.sign_requests(tmp_path / "organiser", request)
+    request.write_bytes(kits.make_request(tmp_path / "kit", "north")[0])
+    federation.sign_requests(tmp_path / "organiser", request)
     (certificate,) = kits.Response.read(tmp_path / "a.response").certificates
     assert certificate.subject.rfc4514_string() == "O=ringfence,CN=north"
 
@@ -171,20 +172,20 @@ def test_a_request_gets_no_name_and_no_role_that_the_organiser_did_not_list(tmp_
 def test_a_stranger_who_asks_in_an_admitted_silos_name_is_refused_until_the_organiser_insists(tmp_path: Path) -> None:
     made = make_kits(tmp_path / "organiser", "localhost", ["north"])
     request = tmp_path / "again.request"
-    request.write_bytes(kits.request(tmp_path / "other", "north")[0])
+    request.write_bytes(kits.make_request(tmp_path / "other", "north")[0])
     with pytest.raises(DeploymentError, match="admitted with another key"):
-        federation.sign(tmp_path / "organiser", request)
-    federation.sign(tmp_path / "organiser", request, new_key=True)
+        federation.sign_requests(tmp_path / "organiser", request)
+    federation.sign_requests(tmp_path / "organiser", request, new_key=True)
     with pytest.raises(DeploymentError, match="answers another request"):
-        kits.install(made.silos["north"], kits.Response.read(tmp_path / "again.response"))
+        kits.install_certificate(made.silos["north"], kits.Response.read(tmp_path / "again.response"))
 
 
 @pytest.mark.parametrize("content", [b"", b"not a request", b"-----BEGIN CERTIFICATE REQUEST-----\n!!\n"])
 def test_what_is_no_request_is_refused_with_a_sentence(tmp_path: Path, content: bytes) -> None:
-    federation.init(tmp_path / "organiser", "localhost", ["north"])
+    federation.found_federation(tmp_path / "organiser", "localhost", ["north"])
     (tmp_path / "a.request").write_bytes(content)
     with pytest.raises(DeploymentError, match="is not a certificate request"):
-        federation.sign(tmp_path / "organiser", tmp_path / "a.request")
+        federation.sign_requests(tmp_path / "organiser", tmp_path / "a.request")
 
 
 @pytest.mark.parametrize(
@@ -199,12 +200,12 @@ def test_what_is_no_response_is_refused_with_a_sentence(tmp_path: Path, content:
 def test_a_kit_stays_with_its_authority(tmp_path: Path) -> None:
     made = make_kits(tmp_path / "ours", "localhost", ["north"])
     (tmp_path / "silo").mkdir()
-    policy.join(tmp_path / "silo", made.silos["north"], made.responses["north"])
-    federation.init(tmp_path / "theirs", "localhost", ["north"])
+    policy.join_kit(tmp_path / "silo", made.silos["north"], made.responses["north"])
+    federation.found_federation(tmp_path / "theirs", "localhost", ["north"])
     (tmp_path / "north.request").write_bytes((tmp_path / "ours" / "north.request").read_bytes())
-    response, _ = federation.sign(tmp_path / "theirs", tmp_path / "north.request")
+    response, _ = federation.sign_requests(tmp_path / "theirs", tmp_path / "north.request")
     with pytest.raises(DeploymentError, match="does not come from the authority"):
-        policy.join(tmp_path / "silo", made.silos["north"], kits.Response.read(response))
+        policy.join_kit(tmp_path / "silo", made.silos["north"], kits.Response.read(response))
 
 
 # -- dates --
@@ -218,7 +219,7 @@ def test_a_kit_that_ended_is_refused_with_the_remedy_and_one_that_is_about_to_en
     silos = Federation(tmp_path, ["north"])
     made = make_kits(tmp_path / "kits", f"localhost:{free_port()}", ["north"], days=days)
     folder, kit = silos.silos["north"].silo_folder.path, made.silos["north"]
-    policy.join(folder, kit, made.responses["north"], same_user=True)
+    policy.join_kit(folder, kit, made.responses["north"], same_user=True)
     plan = silos.plan(1, approved=False)
     command: dict[str, list[str | Path]] = {
         "silo": ["silo", "courier", folder, kit],
@@ -239,48 +240,28 @@ def test_a_kit_that_ended_is_refused_with_the_remedy_and_one_that_is_about_to_en
 
 
 def test_signing_the_same_request_again_renews_a_kit_also_beyond_its_authoritys_first_certificate(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = kits_of_version_0_2(tmp_path / "old", "localhost:8002", ["north"])
+    with monkeypatch.context() as patch:
+        patch.setattr(authority, "_ROOT_DAYS", 20)
+        made = make_kits(tmp_path / "kits", "localhost", ["north"], days=10)
+    kit = made.silos["north"]
     (tmp_path / "silo").mkdir()
-    policy.join(tmp_path / "silo", made["north"])
-    federation.init(tmp_path / "old", "localhost:8002", ["north"])  # keeps the authority
-    (tmp_path / "north.request").write_bytes(kits.request(made["north"], "north")[0])
-    response, (signed,) = federation.sign(tmp_path / "old", tmp_path / "north.request", days=720)
-    policy.join(tmp_path / "silo", made["north"], kits.Response.read(response))
+    policy.join_kit(tmp_path / "silo", kit, made.responses["north"])
+    response, (signed,) = federation.sign_requests(tmp_path / "kits", tmp_path / "kits" / "north.request", days=720)
+    policy.join_kit(tmp_path / "silo", kit, kits.Response.read(response))
     said: list[str] = []
-    kits.check_dates(made["north"], "client", said.append)
-    root, own = (
-        x509.load_pem_x509_certificate((made["north"] / "startup" / file).read_bytes())
-        for file in ("rootCA.pem", "client.crt")
+    kits.check_kit_dates(kit, "client", said.append)
+    root, own, server = (
+        x509.load_pem_x509_certificate(file.read_bytes())
+        for file in (kit / "startup/rootCA.pem", kit / "startup/client.crt", made.server / "startup/server.crt")
     )
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=700)
     assert said == []
     assert own.not_valid_after_utc > later < root.not_valid_after_utc
     own.verify_directly_issued_by(root)
-    server_kit = x509.load_pem_x509_certificate((made["server"] / "startup" / "server.crt").read_bytes())
-    server_kit.verify_directly_issued_by(root)  # whoever did not renew yet is still known
+    server.verify_directly_issued_by(root)  # whoever did not renew yet is still known
     assert signed.name == "north"
-
-
-def test_kits_of_version_0_2_with_their_keys_inside_join_again_and_run(tmp_path: Path) -> None:
-    silos = Federation(tmp_path, ["north", "south"])
-    made = kits_of_version_0_2(tmp_path / "old", f"localhost:{free_port()}", ["north", "south"])
-    silos.start()
-    try:
-        with Family(tmp_path) as family:
-            family.start("engine", ["server", "start", made["server"]])
-            for name, silo in silos.silos.items():
-                joined = run("silo", "join", silo.silo_folder.path, made[name], "--same-user")
-                assert joined.returncode == 0, joined.stderr
-                family.start(f"courier of {name}", ["silo", "courier", silo.silo_folder.path, made[name]])
-            plan = silos.plan(3)
-            options = ["--engine", "nvflare", "--kit", str(made["admin"]), "--quorum", "all"]
-            finish(server(silos, plan, tmp_path / "run", [], *options))
-    finally:
-        silos.stop()
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert {name: silo["answered"] for name, silo in report["silos"].items()} == {"north": 3, "south": 3}
 
 
 def in_project(kit: Path, name: str) -> Path:
@@ -297,7 +278,7 @@ def test_a_kit_of_an_existing_federation_keeps_the_name_of_its_project(tmp_path:
     settings = in_project(kit, project)
     server = json.loads(settings.read_bytes())["servers"][0]["service"]["target"]
     for _ in range(2):  # also if it joins again
-        policy.join(tmp_path / "silo", kit)
+        policy.join_kit(tmp_path / "silo", kit)
         [joined] = json.loads(settings.read_bytes())["servers"]
         assert (joined["name"], joined["service"]["target"]) == (project, server)
 
@@ -308,7 +289,7 @@ def test_a_project_name_that_could_reach_other_files_or_settings_is_refused(
 ) -> None:
     before = in_project(kit, project).read_bytes()
     with pytest.raises(DeploymentError, match=r"The project name in .* must have 1 to 100 letters, digits"):
-        policy.join(tmp_path / "silo", kit)
+        policy.join_kit(tmp_path / "silo", kit)
     assert (kit / "startup" / "fed_client.json").read_bytes() == before
 
 
@@ -319,16 +300,16 @@ def test_a_courier_that_can_read_what_the_silo_keeps_does_not_start_unless_the_l
     silos = Federation(tmp_path, ["north"])
     made = make_kits(tmp_path / "kits", f"localhost:{free_port()}", ["north"])
     folder, kit, response = silos.silos["north"].silo_folder.path, made.silos["north"], tmp_path / "kits/north.response"
-    assert run("silo", "join", folder, kit, response).returncode == 0
-    refused = run("silo", "courier", folder, kit)
+    assert ringfence("silo", "join", folder, kit, response).returncode == 0
+    refused = ringfence("silo", "courier", folder, kit)
     assert refused.returncode == 1
     assert "signing.key" in refused.stderr
     assert "--same-user" in refused.stderr
-    run("silo", "certificate", folder, "--out", tmp_path / "before.json")
-    assert "past the gate" not in run("verify", tmp_path / "before.json").stdout
+    ringfence("silo", "certificate", folder, "--out", tmp_path / "before.json")
+    assert "past the gate" not in ringfence("verify", tmp_path / "before.json").stdout
 
-    assert run("silo", "join", folder, kit, response, "--same-user").returncode == 0
-    assert run("silo", "join", folder, kit, "--same-user").returncode == 0
+    assert ringfence("silo", "join", folder, kit, response, "--same-user").returncode == 0
+    assert ringfence("silo", "join", folder, kit, "--same-user").returncode == 0
     marker = tmp_path / "imported"
     for module in ("json.py", "sitecustomize.py", "ringfence.py", "nvflare.py"):
         (kit / module).write_text(f"open({str(marker)!r}, 'w')")
@@ -337,13 +318,13 @@ def test_a_courier_that_can_read_what_the_silo_keeps_does_not_start_unless_the_l
         family.start("courier", ["silo", "courier", folder, kit], [sys.executable, "-E", "-m", "ringfence"])
         until(lambda: "is starting" in (tmp_path / "courier.log").read_text())  # NVFlare's words
     assert not marker.exists()  # Python looks into no kit, where jobs are unpacked
-    assert run("silo", "ledger", folder).stdout.count("the courier may run as a user who can read the data") == 1
+    assert ringfence("silo", "ledger", folder).stdout.count("the courier may run as a user who can read the data") == 1
     assert (
         "The operator allowed the courier to run as a user who can read the data"
-        in run("silo", "status", folder).stdout
+        in ringfence("silo", "status", folder).stdout
     )
-    run("silo", "certificate", folder, "--out", tmp_path / "after.json")
-    verified = run("verify", tmp_path / "after.json")
+    ringfence("silo", "certificate", folder, "--out", tmp_path / "after.json")
+    verified = ringfence("verify", tmp_path / "after.json")
     assert verified.returncode == 0, verified.stderr
     assert "That nothing was read past the gate" in verified.stdout
 
@@ -358,7 +339,7 @@ def test_each_thing_that_a_silo_keeps_is_found_within_reach_and_what_a_courier_n
 ANOTHER_USER = """
 import os, sys
 from pathlib import Path
-from ringfence.deployment.reach import within_reach
+from ringfence.deployment.nvflare.launch import within_reach
 folder = Path(sys.argv[1])
 if os.getuid() == 0:  # whom no mode stops
     os.setgroups([])

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.deployment.processes import Family
 from ringfence.errors import TranscriptError
-from ringfence.model import Model
-from ringfence.protocol.messages import unpack
+from ringfence.model.model import Model
+from ringfence.protocol import unpack
 from ringfence.server.conduct import replay
-from ringfence.server.transcript import Asked, read
+from ringfence.server.transcript import Asked, read_transcript
 from tests.deployment.agents import until
 from tests.deployment.machines import switched
 from tests.deployment.shuffled import SILOS, Shuffled
+from tests.processes import ForkingFamily
 
 USERS = {
     "server": "www-data", "shuffler": "backup",
@@ -30,7 +30,7 @@ ROUNDS = 10
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that all users may pass; pytest's own are closed."""
-    made = Path(tempfile.mkdtemp(prefix="ringfence-machines-"))
+    made = Path(tempfile.mkdtemp(prefix="ringfence-machines-", dir="/tmp"))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
@@ -41,7 +41,7 @@ def test_training_over_links_that_delay_drop_and_part_ends_as_if_nothing_had_hap
     names = ["server", "shuffler", *SILOS]
     with (
         switched(folder, names, delay=(0.01, 0.04), loss=0.02) as (switch, machines),
-        Family(folder) as family,
+        ForkingFamily(folder) as family,
     ):
         group = {name: USERS[f"{name}-courier"] for name in SILOS}
         programs = {
@@ -65,7 +65,7 @@ def test_training_over_links_that_delay_drop_and_part_ends_as_if_nothing_had_hap
         def asked() -> int:
             assert conducting.poll() is None, parties.log("run")
             try:
-                _, entries = read(run)
+                _, entries = read_transcript(run)
             except TranscriptError:  # not begun, or begun without its first line
                 return -1
             return max((entry.round for entry in entries if isinstance(entry, Asked)), default=-1)

@@ -11,26 +11,16 @@ from typing import Any
 
 import pytest
 
-from ringfence.deployment.nvflare import federation, policy
-from ringfence.deployment.nvflare.job import job_files
-from ringfence.deployment.processes import Family
-from ringfence.deployment.tour import RECORDS, SILOS, TARGET, Ground
-from ringfence.protocol.plan import load_plan
-from ringfence.silo.decisions import approve_plan
+from ringfence.deployment.nvflare import policy
+from ringfence.deployment.nvflare.kit import user_of
+from ringfence.deployment.tour import SIZES, TARGET, Ground
+from ringfence.protocol import load_plan
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.summary import summarise
+from ringfence.silo.ledger.summary import summarise
+from ringfence.silo.operator.decisions import approve_plan
 from tests.deployment.agents import Federation, server, until
 from tests.deployment.kits import make_kits
-
-SUBMIT = """
-import sys
-from nvflare.fuel.flare_api.flare_api import new_secure_session
-session = new_secure_session(sys.argv[1], sys.argv[2], timeout=60)
-job = session.submit_job(sys.argv[3])
-session.monitor_job(job, timeout=240, poll_interval=0.5)
-print("status", session.get_job_meta(job)["status"])
-session.close()
-"""
+from tests.processes import ForkingFamily
 
 PRESENT = """
 import sys
@@ -45,7 +35,7 @@ session.close()
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     """A federation that runs: the engine's server, three agents, three couriers."""
     folder = tmp_path_factory.mktemp("federation")
-    with Family(folder) as family:
+    with ForkingFamily(folder) as family:
         made = Ground(folder, family)
         made.prepare(rounds=12, epsilon=1.0)
         made.start_server()
@@ -59,7 +49,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 def new_run(ground: Ground, name: str, *, rounds: int, options: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
     """Make a plan of its own, let every silo approve it, and start its run."""
     ground.plan = ground.folder / f"{name}.json"
-    sizes = [option for silo in SILOS for option in ("--silo", f"{silo}={RECORDS}")]
+    sizes = [option for silo, size in SIZES.items() for option in ("--silo", f"{silo}={size}")]
     ground.family.run(["plan", "--schema", ground.schema, "--target", TARGET, *sizes, "--epsilon", "0.25",
                        "--delta", "1e-7", "--rounds", str(rounds), "--out", ground.plan])  # fmt: skip
     for site in ground.sites:
@@ -96,8 +86,8 @@ def test_a_run_of_twelve_rounds_trains_a_model_and_every_ledger_shows_twelve(gro
     report = json.loads((ground.folder / "run" / "report.json").read_text())
     rounds = load_plan(ground.plan).rounds  # a survey may come before the rounds
     assert rounds >= 12
-    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
-    assert [charged(ground, silo, ground.plan) for silo in SILOS] == [rounds] * 3
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SIZES, rounds)
+    assert [charged(ground, silo, ground.plan) for silo in SIZES] == [rounds] * 3
     assert (ground.folder / "run" / "model.json").is_file()
     assert "model" in printed
 
@@ -110,8 +100,8 @@ def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: G
     report = report_of(ground, "fifty", run)
     rounds = load_plan(ground.plan).rounds
     assert rounds >= 50
-    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
-    assert [charged(ground, silo, ground.plan) for silo in SILOS] == [rounds] * 3
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SIZES, rounds)
+    assert [charged(ground, silo, ground.plan) for silo in SIZES] == [rounds] * 3
 
 
 def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
@@ -121,57 +111,19 @@ def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
     ground.start_server()
     report = report_of(ground, "survivor", run)
     rounds = load_plan(ground.plan).rounds
-    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SIZES, rounds)
     assert "submitting it again" in (ground.folder / "survivor.log").read_text()
-
-
-def bad_job(folder: Path, executor: str, code: str | None = None) -> Path:
-    """Write a job that names another executor, or ships its own."""
-    for file, content in job_files("/nowhere").items():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        if file.endswith("client.json"):
-            content["executors"][0]["executor"]["path"] = executor
-        (folder / file).write_text(json.dumps(content))
-    if code is not None:
-        (folder / "app" / "custom").mkdir()
-        (folder / "app" / "custom" / "thief.py").write_text(code)
-    return folder
-
-
-def test_a_site_refuses_a_job_that_ships_code(ground: Ground, tmp_path: Path) -> None:
-    loot = tmp_path / "loot"
-    code = (
-        f"open({str(loot)!r}, 'w').close()\nfrom nvflare.apis.executor import Executor\n"
-        "class Thief(Executor):\n    def execute(self, *_): return None\n"
-    )
-    printed = script(
-        SUBMIT, federation.user_of(ground.admin), ground.admin, bad_job(tmp_path / "job", "thief.Thief", code)
-    )
-    assert "status FINISHED" in printed
-    assert "FINISHED:COMPLETED" not in printed
-    log = (ground.kits / "server" / "log.txt").read_text()
-    assert "'server: OK'" in log  # the engine's server would have run it
-    assert all(f"'{silo}: NVFLARE_ERROR: refused by the silo: it has folders" in log for silo in SILOS)
-    assert not loot.exists()
-
-
-def test_a_site_refuses_a_job_that_names_another_executor(ground: Ground, tmp_path: Path) -> None:
-    executor = "nvflare.app_common.np.np_trainer.NPTrainer"  # which NVFlare's own list allows
-    printed = script(SUBMIT, federation.user_of(ground.admin), ground.admin, bad_job(tmp_path / "job", executor))
-    assert "FINISHED:COMPLETED" not in printed
-    log = (ground.sites[0].kit / "log.txt").read_text()
-    assert "a job was refused: its settings are not those of our job" in log
 
 
 def test_a_site_with_another_federations_certificate_cannot_join(ground: Ground, tmp_path: Path) -> None:
     target = json.loads((ground.sites[0].kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"]
     kits = make_kits(tmp_path / "foreign", target["target"], ["east"])
     (tmp_path / "east").mkdir()
-    policy.join(tmp_path / "east", kits.silos["east"], kits.responses["east"], same_user=True)
+    policy.join_kit(tmp_path / "east", kits.silos["east"], kits.responses["east"], same_user=True)
     stranger = ground.family.start("stranger", ["silo", "courier", tmp_path / "east", kits.silos["east"]])
     log = ground.folder / "stranger.log"
     until(lambda: stranger.poll() is not None or "certificate" in log.read_text().lower(), 40)
-    present = script(PRESENT, federation.user_of(ground.admin), ground.admin)
+    present = script(PRESENT, user_of(ground.admin), ground.admin)
     assert "present north south west" in present
     assert "verify failed" in log.read_text().lower()
     if stranger.poll() is None:
@@ -183,7 +135,7 @@ def test_without_the_engines_server_the_run_stops_with_a_sentence(ground: Ground
     done = subprocess.run(
         [sys.executable, "-c", f"""
 from pathlib import Path
-from ringfence.deployment.nvflare.engine import NvflareExchange
+from ringfence.deployment.nvflare.exchange import NvflareExchange
 from ringfence.deployment.processes import leave
 from ringfence.errors import DeploymentError
 try:

@@ -11,16 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence.model import Model
-from ringfence.planning.one_question import make_survey
+from ringfence.model.model import Model
+from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member
-from ringfence.protocol.messages import RoundRequest, parse_answer, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Statistics
+from ringfence.protocol import Plan, RoundRequest, Statistics, parse_answer, unpack
 from ringfence.server.conduct import replay
 from ringfence.server.rounds import Session
-from ringfence.server.transcript import Asked, Closed, read
-from ringfence.silo.decisions import approve_plan
+from ringfence.server.transcript import Asked, Closed, read_transcript
+from ringfence.silo.operator.decisions import approve_plan
 from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, finish, server, until
 
 NAMES = ("north", "south", "west")
@@ -55,7 +53,7 @@ def wire(federation: Federation, tmp_path: Path) -> Iterator[Wire]:
 def closed(run: Path) -> int:
     """How many rounds are over."""
     try:
-        return sum(isinstance(entry, Closed) for entry in read(run)[1])
+        return sum(isinstance(entry, Closed) for entry in read_transcript(run)[1])
     except Exception:
         return 0
 
@@ -113,7 +111,7 @@ def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and
     assert report["silos"]["north"]["claimed"] == [{"epsilon": 1.0, "delta": 1e-6, "against": "anyone"}]
     assert (report["trust"], report["adjacency"], report["unit"]) == ("nobody", "replace-one", "record")
     assert "ledger, which the server cannot see" in report["guarantees"]
-    _, entries = read(run)
+    _, entries = read_transcript(run)
     assert [entry.round for entry in entries if isinstance(entry, Asked)] == list(range(8))
 
 
@@ -122,8 +120,7 @@ def test_a_run_about_persons_gives_the_model_of_the_answers_in_the_ledgers(tmp_p
     plan = federation.plan(2, person_rule="sum")
     try:
         federation.start()
-        doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in federation.silos.items()]
-        report = json.loads(finish(server(federation, plan, run, doors, "--json")))
+        report = json.loads(finish(server(federation, plan, run, federation.doors(), "--json")))
     finally:
         federation.stop()
     assert weights(run / "model.json") == replay(run).weights.tobytes() == from_ledgers(federation, plan)
@@ -135,13 +132,12 @@ def test_a_run_about_persons_gives_the_model_of_the_answers_in_the_ledgers(tmp_p
 
 def test_a_plan_that_trains_nothing_leaves_its_answers_and_no_model(federation: Federation, tmp_path: Path) -> None:
     members = [Member(name, RECORDS, 0.5, DELTA) for name in NAMES]
-    plan, run = make_survey(federation.schema, members, Statistics(columns=("age", "ill"))), tmp_path / "run"
+    plan, run = make_query_plan(federation.schema, members, Statistics(columns=("age", "ill"))), tmp_path / "run"
     federation.write(plan)
     federation.approve(plan)
-    doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in federation.silos.items()]
-    report = json.loads(finish(server(federation, plan, run, doors, "--json")))
+    report = json.loads(finish(server(federation, plan, run, federation.doors(), "--json")))
     assert [set(entry["answered"]) for entry in report["rounds"]] == [set(NAMES)]
-    assert len(report["findings"]["statistics"]["statistic"]) == plan.stages[0].question.length(plan)
+    assert len(report["findings"]["statistics"]["statistic"]) == plan.stages[0].query.length(plan)
     assert report["model"] is None
     assert not (run / "model.json").exists()
     assert "answered; nothing was trained" in (run / "report.html").read_text()
@@ -193,11 +189,10 @@ def test_a_silo_that_hangs_costs_its_timeouts_and_takes_part_again_when_it_comes
 def test_the_server_says_which_silo_it_is_waiting_for(federation: Federation, tmp_path: Path) -> None:
     """The silo hangs until the server has said so."""
     plan = federation.plan(3)
-    doors = [part for name, silo in federation.silos.items() for part in ("--doors", f"{name}={silo.silo_folder.path}")]
     south = federation.silos["south"]
     south.signal(signal.SIGSTOP)
     try:
-        running = server(federation, plan, tmp_path / "run", doors, "--quorum", "all")
+        running = server(federation, plan, tmp_path / "run", federation.doors(), "--quorum", "all")
         assert running.stderr is not None
         assert running.stderr.readline() == b"Round 0 is waiting for silo south.\n"
     finally:
@@ -324,8 +319,7 @@ def test_twenty_agents_on_one_machine_answer_every_round(tmp_path: Path) -> None
     try:
         plan = twenty.plan(10)
         twenty.start()
-        doors = [part for name, silo in twenty.silos.items() for part in ("--doors", f"{name}={silo.silo_folder.path}")]
-        output = finish(server(twenty, plan, tmp_path / "run", doors, "--json"))
+        output = finish(server(twenty, plan, tmp_path / "run", twenty.doors(), "--json"))
     finally:
         twenty.stop()
     report = json.loads(output)

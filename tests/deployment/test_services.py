@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.deployment.services import Network, SystemdService, write
+from ringfence.deployment.systemd import Network, SystemdService, write_units
 from ringfence.errors import DeploymentError
-from tests.deployment.agents import RINGFENCE, Federation
+from tests.deployment.agents import Federation
 from tests.deployment.kits import make_kits
+from tests.processes import ringfence
 
 EXPOSURE = {"agent": 1.0, "page": 2.0, "shuffler": 2.0, "courier": 2.0, "engine": 2.0, "run": 2.0}
 """The most that `systemd-analyze security` may find, of 10: below 2.0 it says OK, below 1.0 SAFE."""
@@ -23,25 +24,19 @@ EXPOSURE = {"agent": 1.0, "page": 2.0, "shuffler": 2.0, "courier": 2.0, "engine"
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """A folder with a silo, a kit for it, an engine's kit and a shuffler; as root, each of a user who is not."""
-    made = Path(tempfile.mkdtemp(prefix="ringfence services: 100% "))
+    made = Path(tempfile.mkdtemp(prefix="ringfence services: 100% ", dir="/tmp"))
     made.chmod(0o755)
     Federation(made, ["north"])
     kits = make_kits(made / "kits", "localhost:8002", ["north"])
     kits.silos["north"].rename(made / "kit")
     kits.server.rename(made / "engine")
     response = made / "kits" / "north.response"
-    join: list[str | Path] = [*RINGFENCE, "silo", "join", made / "north", made / "kit", response]
-    subprocess.run(join, check=True, capture_output=True)
-    subprocess.run([*RINGFENCE, "shuffler", "init", made / "mixer"], check=True, capture_output=True)
+    ringfence("silo", "join", made / "north", made / "kit", response, check=True)
+    ringfence("shuffler", "init", made / "mixer", check=True)
     (made / "run").mkdir()
     (made / "plan.json").write_text("{}")
-    for name, user in (
-        ("north", "games"),
-        ("kit", "lp"),
-        ("engine", "www-data"),
-        ("run", "www-data"),
-        ("mixer", "backup"),
-    ):
+    users = {"north": "games", "kit": "lp", "engine": "www-data", "run": "www-data", "mixer": "backup"}
+    for name, user in users.items():
         subprocess.run(["chown", "-R", f"{user}:", made / name], check=True)
     yield made
     shutil.rmtree(made)
@@ -59,9 +54,7 @@ def units(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     ):
         place = command.index("--") if "--" in command else len(command)
         command[place:place] = ["--out", out, "--json"]
-        done = subprocess.run([*RINGFENCE, *map(str, command)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        written += json.loads(done.stdout)["units"]
+        written += json.loads(ringfence(*command, check=True).stdout)["units"]
     return {Path(file).name.split("-")[1].removesuffix(".service"): Path(file) for file in written}
 
 
@@ -90,13 +83,8 @@ def test_each_service_runs_as_its_folders_owner_and_writes_only_there(units: dic
     owners = {"agent": "games", "page": "games", "courier": "lp", "engine": "www-data", "run": "www-data"}
     owners["shuffler"] = "backup"
     assert {role: settings(unit)["User"] for role, unit in units.items()} == owners
-    for role, name in (
-        ("agent", "north"),
-        ("courier", "kit"),
-        ("engine", "engine"),
-        ("run", "run"),
-        ("shuffler", "mixer"),
-    ):
+    folders = {"agent": "north", "courier": "kit", "engine": "engine", "run": "run", "shuffler": "mixer"}
+    for role, name in folders.items():
         own = settings(units[role])
         assert own["ReadWritePaths"] == f'"{folder / name}"'.replace("%", "%%")
         assert own["StateDirectory"] == f"ringfence-{own['User']}"
@@ -131,7 +119,7 @@ def test_what_a_path_holds_never_becomes_a_setting_or_a_variable(folder: Path, t
     odd = folder / 'a "b" $HOME \\ c:d'
     odd.mkdir(exist_ok=True)
     shutil.chown(odd, "games")
-    [file] = write([service(odd)], tmp_path)
+    [file] = write_units([service(odd)], tmp_path)
     read = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True, check=False)
     assert (read.returncode, read.stderr) == (0, "")
     assert "$HOME" not in settings(file)["ExecStart"].replace("$$HOME", "")
@@ -145,10 +133,7 @@ def test_no_service_runs_as_root_and_no_courier_as_the_silos_own_user(folder: Pa
         service(root).unit()
     shutil.chown(folder / "kit", "games")
     try:
-        done = subprocess.run(
-            [*RINGFENCE, "silo", "service", folder / "north", "--kit", folder / "kit", "--out", tmp_path],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = ringfence("silo", "service", folder / "north", "--kit", folder / "kit", "--out", tmp_path)
     finally:
         shutil.chown(folder / "kit", "lp")
     assert done.returncode == 1
@@ -157,11 +142,8 @@ def test_no_service_runs_as_root_and_no_courier_as_the_silos_own_user(folder: Pa
 
 
 def test_a_mistake_in_a_runs_options_is_found_when_the_unit_is_written(folder: Path, tmp_path: Path) -> None:
-    wrong: list[str | Path] = ["--", folder / "plan.json", "--foldr", "x"]
-    done = subprocess.run(
-        [*RINGFENCE, "server", "service", folder / "engine", "--out", tmp_path, *wrong],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    wrong = ["--", folder / "plan.json", "--foldr", "x"]
+    done = ringfence("server", "service", folder / "engine", "--out", tmp_path, *wrong)
     assert done.returncode == 2
     assert "No such option" in done.stderr
     assert list(tmp_path.iterdir()) == []

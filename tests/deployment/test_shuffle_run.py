@@ -15,23 +15,22 @@ import pytest
 
 from ringfence.deployment.batch_collector import make_key
 from ringfence.errors import MessageError
-from ringfence.model import Model
+from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import NoisyUpdate, SealedUpdate, parse_answer, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums import sealing
-from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.protocol import NoisyUpdate, Plan, PublicKeys, SealedUpdate, parse_answer, unpack
 from ringfence.server.conduct import replay
-from ringfence.server.transcript import Mixed, read
+from ringfence.server.transcript import Mixed, read_transcript
+from ringfence.shuffler import sealing
+from ringfence.shuffler.sealing import verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
-from ringfence.silo.decisions import approve_plan
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import load_records
-from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, finish, server, until
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.records.records import load_records
+from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, finish, server, until
 from tests.nursery import Python
+from tests.processes import RINGFENCE
 
 NAMES = ("north", "south", "west")
 ROUNDS = 5
@@ -193,7 +192,7 @@ def test_the_default_algorithm_surveys_by_the_silos_own_noise_and_trains_through
         kinds = {answer.round: type(answer) for answer in map(parse_answer, contents)}
         assert kinds == dict.fromkeys(survey, NoisyUpdate) | dict.fromkeys(mixed, SealedUpdate)
     assert deployment.released(plan) == list(mixed)
-    assert sum(isinstance(entry, Mixed) for entry in read(run)[1]) == ROUNDS
+    assert sum(isinstance(entry, Mixed) for entry in read_transcript(run)[1]) == ROUNDS
     assert weights(run) == replay(run).weights.tobytes()
     assert unpack(Model.load(run / "model.json").weights).any(), "the batches moved the weights"
     deployment.check_ledgers(plan, wire)
@@ -218,7 +217,7 @@ def test_a_shuffler_killed_in_the_middle_and_started_again_loses_and_repeats_not
     finish(process)
     assert len(struck) == 1
     assert weights(run) == replay(run).weights.tobytes()
-    assert sum(isinstance(entry, Mixed) for entry in read(run)[1]) == ROUNDS
+    assert sum(isinstance(entry, Mixed) for entry in read_transcript(run)[1]) == ROUNDS
     deployment.check_ledgers(plan, wire)
 
 

@@ -16,15 +16,15 @@ import psutil
 import pytest
 
 from ringfence.deployment.door import Door
-from ringfence.deployment.processes import Family
 from ringfence.errors import DoorError
-from ringfence.model import Model
-from ringfence.protocol.messages import unpack
+from ringfence.model.model import Model
+from ringfence.protocol import unpack
 from ringfence.server.conduct import replay
-from tests.deployment.agents import RINGFENCE, until
+from tests.deployment.agents import until
 from tests.deployment.machines import Machine
 from tests.deployment.shuffled import SILOS, Shuffled
 from tests.deployment.test_machines import USERS
+from tests.processes import ForkingFamily, ringfence
 
 _OUTER = """
 set -e
@@ -67,7 +67,7 @@ StandardError=append:{log}
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that all users may pass."""
-    made = Path(tempfile.mkdtemp(prefix="ringfence-systemd-"))
+    made = Path(tempfile.mkdtemp(prefix="ringfence-systemd-", dir="/tmp"))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
@@ -117,7 +117,7 @@ def status(process: psutil.Process) -> dict[str, Any]:
 def test_a_federation_of_services_trains_behind_its_hardening_and_survives_a_kill(folder: Path) -> None:
     machine = Machine(folder)
     groups = {name: USERS[f"{name}-courier"] for name in SILOS}
-    with Family(folder) as family:
+    with ForkingFamily(folder) as family:
         programs = {party: machine.program(user, groups.get(party)) for party, user in USERS.items()}
         parties = Shuffled(folder, family, programs=programs, users=USERS)
         parties.prepare(rounds=8, server="localhost:8002")
@@ -136,8 +136,7 @@ def test_a_federation_of_services_trains_behind_its_hardening_and_survives_a_kil
         for name in SILOS:
             commands += [["silo", "service", parties.silo(name), "--kit", parties.kit(name), "--out", units]]
         for command in commands:
-            done = subprocess.run([*RINGFENCE, *map(str, command)], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            ringfence(*command, check=True)
 
         def logs() -> str:
             return "".join(f"\n== {log.name}\n{log.read_text()[-1500:]}" for log in sorted((folder / "logs").iterdir()))

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from ringfence.model import Model
-from ringfence.protocol.losses import Custom
-from ringfence.protocol.messages import unpack
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import approve_plan
+from ringfence.model.model import Model
+from ringfence.protocol import Custom, unpack
 from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.decisions import approve_plan
 from tests.deployment.agents import Federation, Silo, finish, server
 from tests.every_loss import CASES, COLUMNS, DELTA, EPSILON, Case, write_tables
 
@@ -55,8 +54,7 @@ def test_it_trains_through_agents(agents: Agents, tmp_path: Path, case: Case) ->
     agents.write(plan)
     for silo in agents.silos.values():
         approve_plan(silo.silo_folder, plan)
-    doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in agents.silos.items()]
-    finish(server(agents, plan, tmp_path / "run", doors, "--quorum", "all"))
+    finish(server(agents, plan, tmp_path / "run", agents.doors(), "--quorum", "all"))
     case.require_learned(plan, unpack(Model.load(tmp_path / "run" / "model.json").weights))
     for silo in agents.silos.values():
         assert set(silo.released(plan)) == set(range(plan.rounds))

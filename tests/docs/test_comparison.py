@@ -48,7 +48,7 @@ def test_the_same_task_is_shown_with_the_true_epsilon_of_every_run() -> None:
 
 
 def test_numbers_in_sentences_are_those_of_the_tables() -> None:
-    costs = dict(rows("what LocalDpMod is told"))
+    costs = dict(rows("settings of LocalDpMod"))
     assert f"so 1 is {costs['ε = 1, one round']}." in PAGE
     assert f"8 is {costs['ε = 8, one round']}." in PAGE
     (_, _, _, _, replaced), (_, _, _, reported, _) = rows(hello_dp.HEAD[0])

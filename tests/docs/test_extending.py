@@ -78,14 +78,14 @@ def _run(command: list[str], tree: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("what", "files", "new"), [("A question", 5, 4), ("A loss", 2, 1), ("An algorithm", 3, 1)])
+@pytest.mark.parametrize(("what", "files", "new"), [("A query", 5, 3), ("A loss", 2, 1), ("An algorithm", 3, 1)])
 def test_the_walk_takes_no_more_files_than_the_page_promises(what: str, files: int, new: int) -> None:
     walk = walks()[what]
     assert (len(walk.files) + len(walk.edits), len(walk.files)) == (files, new)
 
 
-def test_a_question_that_follows_the_page_is_asked_charged_and_answered(tmp_path: Path) -> None:
-    walks()["A question"].follow(tmp_path)
+def test_a_query_that_follows_the_page_is_asked_charged_and_answered(tmp_path: Path) -> None:
+    walks()["A query"].follow(tmp_path)
     _run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_shares.py"], tmp_path)
 
 

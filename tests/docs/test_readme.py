@@ -5,6 +5,8 @@ import re
 import statistics
 import tomllib
 
+import pytest
+
 from tests.docs.blocks import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,20 +57,21 @@ def test_mean_regrets_are_those_that_the_league_states_at_epsilon_1() -> None:
     )
 
 
-def test_licence_and_python_are_the_package_s() -> None:
+def test_licence_python_and_extras_are_the_package_s() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert not [name for name in extras if f"`{name}`" not in README and f"[{name}]" not in README]
     assert project["license"] == "Apache-2.0"
     assert "Licence: [Apache 2.0](LICENSE)" in README
     assert project["requires-python"] == ">=3.11"
     assert "Python 3.11 or newer" in README
 
 
+@pytest.mark.parametrize("command", ["make demo", "make test"])
+def test_the_first_screen_shows_how_to_try_and_to_check_it_and_how_long_that_takes(command: str) -> None:
+    (line,) = [line for line in README.splitlines()[:40] if line.startswith(command)]
+    assert re.search(r"# .+: about \d+ (s|min)\b", line)
+
+
 def test_nothing_in_the_readme_is_loaded_from_another_machine() -> None:
     assert not re.findall(r"!\[[^]]*\]\(https?:", README)
-
-
-def test_the_page_about_installing_names_every_extra() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    unnamed = [name for name in project["optional-dependencies"] if f"`{name}`" not in page and f"[{name}]" not in page]
-    assert unnamed == ["report"], "an earlier name of another extra"

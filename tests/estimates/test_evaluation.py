@@ -8,19 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from ringfence.metrics import intervals
-from ringfence.metrics.average_precision import average_precision
-from ringfence.metrics.estimates import Cells, Heard, Round, found_by
-from ringfence.metrics.evaluate import evaluated, next_asked, report
-from ringfence.metrics.report import Evaluated, EvaluationReport
-from ringfence.metrics.two_classes import Scores
-from ringfence.protocol.losses import Hinge, Pinball
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Evaluation
-from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, cut_figures, exact_figures, plan_of
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.estimates import metrics
+from ringfence.estimates.answers import AnsweredRound, CellShares, NoisyAnswer, read_rounds
+from ringfence.estimates.classification import ScoreShares, average_precision
+from ringfence.estimates.evaluation import evaluation_report, model_metrics, next_evaluation_request
+from ringfence.estimates.intervals import Z, ratio_interval
+from ringfence.estimates.metrics import EvaluationReport, ModelMetrics
+from ringfence.protocol import Evaluation, Hinge, Pinball, Plan, pack
+from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, clipped_metrics, exact_metrics, plan_of
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 QUIET = 1e-9
 """Noise that hides nothing."""
@@ -28,22 +25,22 @@ FALSE_ALARM = 1e-6
 
 
 def asked_twice(
-    plan: Plan, silos: dict[str, Data], sigma: float, question: Evaluation | None = None, seed: int = 0
-) -> list[Round]:
+    plan: Plan, silos: dict[str, Data], sigma: float, query: Evaluation | None = None, seed: int = 0
+) -> list[AnsweredRound]:
     """Evaluate the model with weights 1, in two rounds, as a server does."""
-    question, random = question or Evaluation(), np.random.default_rng(seed)
-    against = None if question.against is None else np.zeros(plan.dimension)
-    heard: list[Round] = []
+    query, random = query or Evaluation(), np.random.default_rng(seed)
+    against = None if query.against is None else np.zeros(plan.dimension)
+    heard: list[AnsweredRound] = []
     for last in (False, True):
         weights = np.eye(plan.loss.outputs).reshape(-1)
-        argument = next_asked(question, plan, weights, against, heard, last=last).packed()
-        assert question.accepts(plan, argument)
+        argument = next_evaluation_request(query, plan, weights, against, heard, last=last).packed()
+        assert query.accepts(plan, argument)
         answers = {}
         for name, (scores, targets) in silos.items():
             count = len(targets)
-            exact = compute(question, plan, argument, Records(plan.data, scores, targets), np.ones(count), count)
-            answers[name] = Heard(exact + sigma * random.normal(size=len(exact)), sigma, count)
-        heard.append(Round(argument, answers))
+            exact = compute(query, plan, argument, Records(plan.data, scores, targets), np.ones(count), count)
+            answers[name] = NoisyAnswer(exact + sigma * random.normal(size=len(exact)), sigma, count)
+        heard.append(AnsweredRound(argument, answers))
     return heard
 
 
@@ -51,29 +48,34 @@ def drawn(design: str, count: int, seed: int = 1) -> Data:
     return DESIGNS[design].draw(np.random.default_rng(seed), count)
 
 
-def figures_of(plan: Plan, data: Data, sigma: float, question: Evaluation | None = None) -> Evaluated:
-    question = question or Evaluation()
-    return evaluated(found_by(question, plan, asked_twice(plan, {"clinic": data}, sigma, question)))
+def ends(metric: metrics.Metric) -> tuple[float, float]:
+    assert metric.low is not None
+    assert metric.high is not None
+    return metric.low, metric.high
+
+
+def metrics_of(plan: Plan, data: Data, sigma: float, query: Evaluation | None = None) -> ModelMetrics:
+    query = query or Evaluation()
+    return model_metrics(read_rounds(query, plan, asked_twice(plan, {"clinic": data}, sigma, query)))
 
 
 @pytest.mark.parametrize("design", ["balanced", "5 % positives", "far out", "five classes", "crowded targets"])
-def test_without_noise_the_figures_are_those_of_the_records(design: str) -> None:
+def test_without_noise_the_metrics_are_those_of_the_records(design: str) -> None:
     """But for what bins hide of an AUC, and what is thought to lie beyond a cut."""
     plan, data = plan_of(design, 1000), drawn(design, 3000)
     rounds = asked_twice(plan, {"clinic": data}, QUIET)
-    told = evaluated(found_by(Evaluation(), plan, rounds))
-    ruler = Evaluation().read(plan, rounds[-1].argument).ruler
+    told = model_metrics(read_rounds(Evaluation(), plan, rounds))
+    bin_edges = Evaluation().read(plan, rounds[-1].argument).bin_edges
     rough = {"AUC": 0.01, "RMSE": 0.02, "MAE": 0.01, "R²": 0.05, "RMSE of guessing the mean": 0.1}
     rough |= {"expected calibration error": 0.1, "average precision": 0.05}
-    for name, exact in (exact_figures(plan.loss, data) | cut_figures(plan.loss, data, ruler)).items():
-        figure = told.figure(name)
+    for name, exact in (exact_metrics(plan.loss, data) | clipped_metrics(plan.loss, data, bin_edges)).items():
+        metric = told.metric(name)
         if np.isnan(exact):  # a precision where nothing is predicted
-            assert figure.value is None
+            assert metric.value is None
             continue
-        assert figure.value == pytest.approx(exact, abs=1e-4, rel=rough.get(name, 1e-4)), name
-        assert figure.low is not None
-        assert figure.high is not None
-        assert figure.low <= exact <= figure.high, name
+        assert metric.value == pytest.approx(exact, abs=1e-4, rel=rough.get(name, 1e-4)), name
+        low, high = ends(metric)
+        assert low <= exact <= high, name
 
 
 @pytest.mark.parametrize("design", ["balanced", "five classes", "Gaussian errors"])
@@ -82,22 +84,21 @@ def test_three_records_or_one_class_give_no_number_without_an_interval(design: s
     scores, targets = drawn(design, 3)
     for own in (targets, np.full(3, targets[0])):
         for sigma in (QUIET, 0.1, 10.0):
-            for figure in figures_of(plan, (scores, own), sigma).figures:
-                assert (figure.value is None) == (figure.low is None) == (figure.high is None) == bool(figure.unknown)
-                if figure.value is None:
-                    assert figure.sentence().startswith(f"{figure.name} is unknown: ")
+            for metric in metrics_of(plan, (scores, own), sigma).metrics:
+                assert (metric.value is None) == (metric.low is None) == (metric.high is None) == bool(metric.unknown)
+                if metric.value is None:
+                    assert metric.sentence().startswith(f"{metric.name} is unknown: ")
                 else:
-                    assert figure.low is not None
-                    assert figure.high is not None
-                    assert figure.low <= figure.value <= figure.high
+                    low, high = ends(metric)
+                    assert low <= metric.value <= high
 
 
 def test_one_class_alone_has_no_auc_and_says_why() -> None:
     plan = plan_of("balanced", 1000)
     scores, _ = drawn("balanced", 500)
-    told = figures_of(plan, (scores, np.ones(500)), 1e-3)
-    assert told.figure("AUC").value is None
-    assert "too few records of one class" in told.figure("AUC").sentence()
+    told = metrics_of(plan, (scores, np.ones(500)), 1e-3)
+    assert told.metric("AUC").value is None
+    assert "too few records of one class" in told.metric("AUC").sentence()
 
 
 def test_the_noise_in_all_cells_is_what_their_intervals_count_on() -> None:
@@ -106,16 +107,16 @@ def test_the_noise_in_all_cells_is_what_their_intervals_count_on() -> None:
     Of 10 draws, that alarms falsely once in 10⁶. If noise were 1.5 times as large or as small as is stated, the sum
     would lie beyond the accepted interval but for once in 10⁶ (computed below).
     """
-    plan, question, random = plan_of("balanced", 1000), Evaluation(), np.random.default_rng(0)
+    plan, query, random = plan_of("balanced", 1000), Evaluation(), np.random.default_rng(0)
     rounds = asked_twice(plan, {"clinic": drawn("balanced", 50)}, QUIET)
     freedom, total = 10 * 63, 0.0
     for _ in range(10):
         noisy = []
         for one in rounds:
-            answer = one.heard["clinic"].vector
+            answer = one.answers["clinic"].vector
             noise = 0.02 * random.normal(size=len(answer))
-            noisy.append(Round(one.argument, {"clinic": Heard(answer + noise, 0.02, 50)}))
-        cells, exact = (Scores.of(found_by(question, plan, heard)).cells for heard in (noisy, rounds))
+            noisy.append(AnsweredRound(one.argument, {"clinic": NoisyAnswer(answer + noise, 0.02, 50)}))
+        cells, exact = (ScoreShares.of(read_rounds(query, plan, heard)).cells for heard in (noisy, rounds))
         moved = cells.shares - exact.shares
         total += float(moved @ np.linalg.pinv(cells.noise, rcond=1e-10) @ moved)
     low, high = chi2(freedom).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
@@ -124,17 +125,17 @@ def test_the_noise_in_all_cells_is_what_their_intervals_count_on() -> None:
     assert chi2(freedom).sf(low * 1.5**2) <= 1e-6
 
 
-def test_silos_are_pooled_by_their_records_and_each_has_its_own_figures() -> None:
+def test_silos_are_pooled_by_their_records_and_each_has_its_own_metrics() -> None:
     plan = plan_of("balanced", 1000)
     silos = {"large": drawn("balanced", 900), "small": drawn("balanced", 100, seed=2)}
-    told = report(Evaluation(), plan, asked_twice(plan, silos, QUIET))
-    right = {name: exact_figures(plan.loss, data)["accuracy"] for name, data in silos.items()}
+    told = evaluation_report(Evaluation(), plan, asked_twice(plan, silos, QUIET))
+    right = {name: exact_metrics(plan.loss, data)["accuracy"] for name, data in silos.items()}
     assert told.together.records == 1000
-    assert told.together.figure("accuracy").value == pytest.approx(
+    assert told.together.metric("accuracy").value == pytest.approx(
         0.9 * right["large"] + 0.1 * right["small"], abs=1e-5
     )
     for name, own in right.items():
-        assert told.silos[name].figure("accuracy").value == pytest.approx(own, abs=1e-5)
+        assert told.silos[name].metric("accuracy").value == pytest.approx(own, abs=1e-5)
     again = EvaluationReport.model_validate_json(told.canonical())
     assert again == told
     assert json.loads(told.canonical())["coverage"] == 0.95
@@ -144,14 +145,17 @@ def test_silos_are_pooled_by_their_records_and_each_has_its_own_figures() -> Non
 
 def test_two_models_are_compared_record_by_record_and_with_guessing() -> None:
     plan, data = plan_of("balanced", 1000), drawn("balanced", 2000)
-    question = Evaluation(against=pack(np.zeros(1)))
-    rounds = asked_twice(plan, {"clinic": data}, QUIET, question)
-    told, cap = evaluated(found_by(question, plan, rounds)), question.read(plan, rounds[-1].argument).ruler["paired"]
+    query = Evaluation(against=pack(np.zeros(1)))
+    rounds = asked_twice(plan, {"clinic": data}, QUIET, query)
+    told, cap = (
+        model_metrics(read_rounds(query, plan, rounds)),
+        query.read(plan, rounds[-1].argument).bin_edges["paired"],
+    )
     other = float(np.mean(data[1] < 0))  # scores of 0 are predicted negative
-    above = told.figure("accuracy above the other model's")
-    assert above.value == pytest.approx(exact_figures(plan.loss, data)["accuracy"] - other, abs=1e-4)
+    above = told.metric("accuracy above the other model's")
+    assert above.value == pytest.approx(exact_metrics(plan.loss, data)["accuracy"] - other, abs=1e-4)
     losses = np.clip(plan.loss.values(*data) - plan.loss.values(0 * data[0], data[1]), -cap, cap)
-    below = told.figure("loss below the other model's")
+    below = told.metric("loss below the other model's")
     assert below.value == pytest.approx(-float(np.mean(losses)), abs=1e-4)
     assert "difference counts" in below.sentence(), "what is taken for granted is said"
     [sentence] = [line for line in told.sentences() if line.startswith("accuracy 0")]
@@ -162,10 +166,10 @@ def test_two_models_are_compared_record_by_record_and_with_guessing() -> None:
 def test_other_losses_have_a_mean_of_their_own_and_a_hinge_has_no_probabilities(design: str, loss: Any) -> None:
     plan = with_loss(plan_of(design, 1000), loss)
     data = drawn(design, 2000)
-    told = figures_of(plan, data, QUIET)
+    told = metrics_of(plan, data, QUIET)
     name = "hinge loss" if loss.name == "hinge" else "pinball loss of scaled targets"
-    assert told.figure(name).value == pytest.approx(float(np.mean(loss.values(*data))), rel=0.02)
-    assert not {"log loss", "Brier score", "expected calibration error"} & {figure.name for figure in told.figures}
+    assert told.metric(name).value == pytest.approx(float(np.mean(loss.values(*data))), rel=0.02)
+    assert not {"log loss", "Brier score", "expected calibration error"} & {metric.name for metric in told.metrics}
     assert told.calibration == ()
 
 
@@ -175,14 +179,14 @@ def with_loss(plan: Plan, loss: Any) -> Plan:
 
 def test_a_model_of_a_quantile_tells_its_coverage_beside_what_it_aims_at() -> None:
     plan, data = with_loss(plan_of("Gaussian errors", 1000), Pinball(quantile=0.9)), drawn("Gaussian errors", 2000)
-    told = figures_of(plan, data, QUIET).figure("share of targets below the prediction")
+    told = metrics_of(plan, data, QUIET).metric("share of targets below the prediction")
     assert told.value == pytest.approx(float(np.mean(data[1] <= data[0][:, 0])), abs=1e-4)
     assert told.sentence().endswith("(the model aims at 0.9)")
 
 
 @pytest.mark.parametrize("law", ["light", "heaviest", "one far out"])
 def test_an_interval_of_what_is_not_cut_holds_under_every_tail_that_it_allows(law: str) -> None:
-    """Without noise and with many records, so that nothing but the tail can take the figure out of its interval."""
+    """Without noise and with many records, so that nothing but the tail can take the metric out of its interval."""
     plan, random, count = plan_of("Gaussian errors", 1000), np.random.default_rng(0), 100_000
     levels = (np.arange(count) + 0.5) / count
     size = {
@@ -191,14 +195,12 @@ def test_an_interval_of_what_is_not_cut_holds_under_every_tail_that_it_allows(la
         "one far out": np.append(levels[:-1], 10.0),
     }[law]
     scores = 0.01 * size * random.choice([-1.0, 1.0], count)
-    told = figures_of(plan, (scores[:, None], np.zeros(count)), QUIET)
+    told = metrics_of(plan, (scores[:, None], np.zeros(count)), QUIET)
     for name, exact in (("RMSE", np.sqrt(np.mean(scores**2))), ("MAE", np.mean(np.abs(scores)))):
-        figure = told.figure(name)
-        assert figure.low is not None
-        assert figure.high is not None
-        assert figure.low <= exact <= figure.high
-        assert figure.high <= 1.6 * exact
-        assert "at most 1/x³ as frequent" in figure.sentence()
+        metric = told.metric(name)
+        low, high = ends(metric)
+        assert low <= exact <= high <= 1.6 * exact
+        assert "at most 1/x³ as frequent" in metric.sentence()
 
 
 def test_a_model_that_errs_more_than_its_tail_may_is_told_of_cut_errors_alone() -> None:
@@ -207,10 +209,10 @@ def test_a_model_that_errs_more_than_its_tail_may_is_told_of_cut_errors_alone() 
     scores = np.linspace(0.0, 0.01, count)
     scores[-1] = 10.0
     rounds = asked_twice(plan, {"clinic": (scores[:, None], np.zeros(count))}, QUIET)
-    told, cut = evaluated(found_by(Evaluation(), plan, rounds)), rounds[-1].argument
-    cap = Evaluation().read(plan, cut).ruler["squared"][0]
-    figure = told.figure("RMSE of cut errors")
-    assert figure.value == pytest.approx(float(np.sqrt(np.mean(np.minimum(scores, cap) ** 2))), rel=1e-4)
+    told, cut = model_metrics(read_rounds(Evaluation(), plan, rounds)), rounds[-1].argument
+    cap = Evaluation().read(plan, cut).bin_edges["squared"][0]
+    metric = told.metric("RMSE of clipped errors")
+    assert metric.value == pytest.approx(float(np.sqrt(np.mean(np.minimum(scores, cap) ** 2))), rel=1e-4)
 
 
 def test_an_r_squared_is_told_only_where_the_errors_are() -> None:
@@ -218,48 +220,50 @@ def test_an_r_squared_is_told_only_where_the_errors_are() -> None:
     plan, data = plan_of("Gaussian errors", 1000), drawn("Gaussian errors", 1)
     hidden = 0
     for seed in range(50):
-        told = evaluated(found_by(Evaluation(), plan, asked_twice(plan, {"clinic": data}, 10.0, seed=seed)))
-        if told.figure("RMSE").value is None:
+        told = model_metrics(read_rounds(Evaluation(), plan, asked_twice(plan, {"clinic": data}, 10.0, seed=seed)))
+        if told.metric("RMSE").value is None:
             hidden += 1
-            assert told.figure("R²").value is None
+            assert told.metric("R²").value is None
     assert hidden > 25
 
 
 def test_the_interval_of_an_average_precision_holds_every_order_within_cells() -> None:
     """All records lie in one cell: the order that ranks positives first and the one that ranks them last both fit."""
-    cells = Cells(np.array([0.0, 0.5, 0.0, 0.5]), np.zeros((4, 4)), 10**12)
-    told = average_precision(cells, "too few")
+    cells = CellShares(np.array([0.0, 0.5, 0.0, 0.5]), np.zeros((4, 4)), 10**12)
+    told = average_precision(cells)
     last = 1 - math.log(2)  # the mean of a/(a + ½) over a from 0 to ½
     assert told.low == pytest.approx(last, abs=1e-3)
     assert told.high == pytest.approx(1.0, abs=1e-3)
-    apart = average_precision(Cells(np.array([0.5, 0.0, 0.0, 0.5]), np.zeros((4, 4)), 10**12), "too few")
+    apart = average_precision(CellShares(np.array([0.5, 0.0, 0.0, 0.5]), np.zeros((4, 4)), 10**12))
     assert apart.low == pytest.approx(1.0, abs=1e-3)
 
 
 def test_a_ratio_whose_denominator_may_be_nothing_cannot_be_told() -> None:
-    assert intervals.ratio("precision", 0.01, 0.02, (1e-4, 1e-4, 0.0), unknown="too few").value is None
-    found = intervals.ratio("precision", 0.2, 0.4, (1e-6, 1e-6, 0.0), unknown="too few")
-    assert found.value == pytest.approx(0.5)
-    assert found.sentence() == "precision 0.500, between 0.495 and 0.505"
+    assert ratio_interval(0.01, 0.02, (1e-4, 1.1e-4, 0.0)) is None
+    wide = ratio_interval(0.01, 0.02, (1e-4, 1e-4, 0.0))
+    assert metrics.bounded_metric("precision", 0.5, wide, least=0.0, most=1.0).value is None
+    interval = ratio_interval(0.2, 0.4, (1e-6, 1e-6, 0.0))
+    precision = metrics.bounded_metric("precision", 0.5, interval, least=0.0, most=1.0)
+    assert precision.sentence() == "precision 0.500, between 0.495 and 0.505"
 
 
 @pytest.mark.parametrize(
     ("number", "shown"), [(0.0, "0.000"), (0.8234, "0.823"), (0.00226, "0.00226"), (1243.7, "1240"), (12.345, "12.3")]
 )
 def test_numbers_are_written_with_three_digits_and_money_without_powers_of_ten(number: float, shown: str) -> None:
-    assert intervals.shown(number) == shown
+    assert metrics.three_digits(number) == shown
 
 
 def test_a_value_beyond_what_it_can_be_does_not_look_precise() -> None:
-    """An interval of ±0.1 around 1.09 would leave 0.99 to 1, as if the noise had made the figure more precise."""
-    figure = intervals.normal("AUC", 1.09, (0.1 / intervals.Z) ** 2, least=0.0, most=1.0)
-    assert (figure.value, figure.high) == (1.0, 1.0)
-    assert figure.low == pytest.approx(0.9)
-    figure = intervals.normal("loss", -0.02, (0.1 / intervals.Z) ** 2, least=0.0, most=1.0)
-    assert (figure.value, figure.low) == (0.0, 0.0)
-    assert figure.high == pytest.approx(0.1)
+    """An interval of ±0.1 around 1.09 would leave 0.99 to 1, as if the noise had made the metric more precise."""
+    metric = metrics.normal_metric("AUC", 1.09, (0.1 / Z) ** 2, least=0.0, most=1.0)
+    assert (metric.value, metric.high) == (1.0, 1.0)
+    assert metric.low == pytest.approx(0.9)
+    metric = metrics.normal_metric("loss", -0.02, (0.1 / Z) ** 2, least=0.0, most=1.0)
+    assert (metric.value, metric.low) == (0.0, 0.0)
+    assert metric.high == pytest.approx(0.1)
 
 
 def test_a_share_without_noise_has_wilson_s_interval() -> None:
-    figure = intervals.proportion("share", 0.1, 0.0, 100)
-    assert (figure.low, figure.high) == pytest.approx((0.05522854, 0.17436566), abs=1e-6)
+    metric = metrics.share_metric("share", 0.1, 0.0, 100)
+    assert (metric.low, metric.high) == pytest.approx((0.05522854, 0.17436566), abs=1e-6)

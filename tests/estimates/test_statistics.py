@@ -6,36 +6,34 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Statistics
-from ringfence.server.learned import Findings
-from ringfence.server.questions.statistics import tables
-from ringfence.server.statistics import CrossTable, Numbers, Shares, Tables
-from ringfence.silo.questions import compute
-from tests.protocol.questions.test_statistics import ALL, draw, plan_of, records_of
+from ringfence.estimates.statistics import CategoryShares, CrossTable, NumericSummary, StatisticsTables
+from ringfence.protocol import FloatArray, Plan, Statistics
+from ringfence.server.queries.statistics import statistics_of_run
+from ringfence.server.state import Findings
+from ringfence.silo.queries import compute
+from tests.protocol.queries.test_statistics import ALL, draw, plan_of, records_of
 from tests.support import renoised
 
 FALSE_ALARM = 1e-6
 
 
-def exact(question: Statistics, plan: Plan, rows: list[dict[str, str]]) -> FloatArray:
-    return compute(question, plan, np.zeros(0), records_of(plan, rows), np.ones(len(rows)), len(rows))
+def exact(query: Statistics, plan: Plan, rows: list[dict[str, str]]) -> FloatArray:
+    return compute(query, plan, np.zeros(0), records_of(plan, rows), np.ones(len(rows)), len(rows))
 
 
-def tabulated(plan: Plan, answer: FloatArray) -> Tables:
-    return tables(plan, {"statistics": Findings(answer, 0.0, 1.0, {"clinic": answer})})
+def tabulated(plan: Plan, answer: FloatArray) -> StatisticsTables:
+    return statistics_of_run(plan, {"statistics": Findings(answer, 0.0, 1.0, {"clinic": answer})})
 
 
-def numbers(found: Tables, name: str) -> Numbers:
+def numbers(found: StatisticsTables, name: str) -> NumericSummary:
     column = found.together.columns[name]
-    assert isinstance(column, Numbers)
+    assert isinstance(column, NumericSummary)
     return column
 
 
-def shares(found: Tables, name: str) -> Shares:
+def shares(found: StatisticsTables, name: str) -> CategoryShares:
     column = found.together.columns[name]
-    assert isinstance(column, Shares)
+    assert isinstance(column, CategoryShares)
     return column
 
 
@@ -130,9 +128,9 @@ def test_intervals_hold_as_often_as_they_say() -> None:
     assert binom.cdf(most, draws, 0.32) < 1e-6
     random = np.random.default_rng(3)
     rows = [draw(random) for _ in range(500)]
-    question = Statistics(columns=("age", "dose", "ill", "ward"), cross=(("ill", "ward"),), bins=32)
-    plan = plan_of(question, 500)
-    answer, sigma = exact(question, plan, rows), plan.silos[0].stages[0].sigma
+    query = Statistics(columns=("age", "dose", "ill", "ward"), cross=(("ill", "ward"),), bins=32)
+    plan = plan_of(query, 500)
+    answer, sigma = exact(query, plan, rows), plan.silos[0].stages[0].sigma
     there = np.clip([float(row["dose"]) for row in rows if row["dose"]], -1, 3)
     true = {
         "share": np.mean([row["ward"] == "b" for row in rows]),
@@ -160,21 +158,21 @@ def test_intervals_hold_as_often_as_they_say() -> None:
 
 def test_silos_of_one_kind_seldom_differ_and_one_of_another_kind_is_named() -> None:
     """With noise that is small beside the difference: 0 is 40 deviations away; 1e-6 bounds the chance of an error."""
-    question = Statistics(columns=("age", "ill"), bins=16)
+    query = Statistics(columns=("age", "ill"), bins=16)
     random = np.random.default_rng(4)
     same = [{**draw(random), "age": str(random.uniform(20, 60))} for _ in range(4000)]
     other = [{**row, "age": str(float(row["age"]) + 40), "ill": "yes"} for row in same]
-    plan = plan_of(question, 4000)
+    plan = plan_of(query, 4000)
     (terms,) = plan.silos
     silos = tuple(terms.model_copy(update={"name": name, "weight": 1 / 3}) for name in ("clinic", "north", "south"))
     three = plan.model_copy(update={"silos": silos})
 
-    def found(rows: dict[str, list[dict[str, str]]]) -> Tables:
+    def found(rows: dict[str, list[dict[str, str]]]) -> StatisticsTables:
         each = {
-            name: exact(question, plan, own) + random.normal(scale=terms.stages[0].sigma, size=question.length(plan))
+            name: exact(query, plan, own) + random.normal(scale=terms.stages[0].sigma, size=query.length(plan))
             for name, own in rows.items()
         }
-        return tables(three, {"statistics": Findings(np.zeros(0), 0.0, 1.0, each)})
+        return statistics_of_run(three, {"statistics": Findings(np.zeros(0), 0.0, 1.0, each)})
 
     alike = found(dict.fromkeys(("clinic", "north", "south"), same))
     assert all(difference.p > 1e-6 for difference in alike.differences.values())
@@ -184,7 +182,7 @@ def test_silos_of_one_kind_seldom_differ_and_one_of_another_kind_is_named() -> N
     assert differ.together.records == 12_000
     for name, number in (("yes", differ.together), ("no", differ.together)):
         column = number.columns["ill"]
-        assert isinstance(column, Shares)
+        assert isinstance(column, CategoryShares)
         parts = [own.columns["ill"] for own in differ.silos.values()]
-        total = sum(own.cells[name].value * 4000 for own in parts if isinstance(own, Shares))
+        total = sum(own.cells[name].value * 4000 for own in parts if isinstance(own, CategoryShares))
         assert column.cells[name].value * 12_000 == pytest.approx(total)

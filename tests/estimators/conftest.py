@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ringfence.estimators import base
-from ringfence.estimators.session import Memory
-from ringfence.protocol.arrays import FloatArray
-from ringfence.silo import randomness
+from ringfence.estimators.fit_memory import Memory
+from ringfence.protocol import FloatArray
+from ringfence.silo.noise import randomness
 
 MEMORY_FOLDER = Path("/dev/shm")
 

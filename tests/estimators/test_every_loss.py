@@ -6,8 +6,7 @@ import pytest
 
 import ringfence
 from ringfence.errors import EstimatorError
-from ringfence.losses import Gamma
-from ringfence.protocol.messages import unpack
+from ringfence.protocol import Gamma, unpack
 from tests.every_loss import CASES, DELTA, EPSILON, ROUNDS, SILOS, Case, table
 
 ESTIMATORS: dict[str, Any] = {

@@ -9,14 +9,12 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import person_events, plan_events
 from ringfence.accounting.events import GaussianRelease, SectionRelease
-from ringfence.estimators.session import Memory
+from ringfence.estimators.fit_memory import Memory
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import sections
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.sampling import SamplingName
-from ringfence.protocol.schema import Schema
-from ringfence.silo.budget import Budget
+from ringfence.protocol import Plan, SamplingName, Schema
+from ringfence.protocol.plan import sections
+from ringfence.silo.ledger.budget import Budget
 
 
 def plan_for(schema: Schema, records: int, epsilon: float, delta: float = 1e-6) -> Plan:

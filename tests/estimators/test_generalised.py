@@ -9,7 +9,7 @@ import statsmodels.api as sm
 
 import ringfence
 from ringfence.errors import EstimatorError, OutputError
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import parse_schema
 
 LITTLE_NOISE: dict[str, Any] = {
     "epsilon": 1e9,
@@ -80,18 +80,6 @@ def test_ordered_classes_are_predicted_with_probabilities_that_add_up_to_one() -
     assert list(model.intercept_) == sorted(model.intercept_, reverse=True)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert set(model.predict(X)) <= {0, 1, 2, 3}
-
-
-def test_class_weights_of_the_schema_move_predictions_to_the_heavier_class() -> None:
-    columns = {"a": NUMBER, "b": NUMBER, "ill": {"type": "categorical", "categories": ["no", "yes"]}}
-    frame, ill = pd.DataFrame(X, columns=["a", "b"]), np.where(COUNTS > 2, "yes", "no")
-    settings = {name: value for name, value in LITTLE_NOISE.items() if name != "bounds"} | {"epsilon": 1e5}
-    shares = []
-    for weights in ({}, {"class_weights": {"no": 1.0, "yes": 20.0}}):
-        schema = parse_schema({"columns": columns, **weights}, target="ill")
-        model = ringfence.FederatedLogisticRegression(schema=schema, **settings).fit(frame, ill)
-        shares.append(np.mean(model.predict(frame) == "yes"))
-    assert shares[1] > 2 * shares[0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ringfence import FederatedLinearRegression, FederatedLogisticRegression
 from ringfence.accounting import gaussian_shift
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import ApprovalError, RegistryError
-from ringfence.silo.summary import summarise
+from ringfence.silo.ledger.summary import summarise
 
 RANDOM = np.random.default_rng(1)
 X = RANDOM.uniform(-1, 1, (200, 3))

@@ -13,15 +13,10 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, GroupShuffleSplit, cross_validate
 
 import ringfence
-from ringfence.accounting import accountant
-from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.accounting.events import GaussianRelease
 from ringfence.errors import ApprovalError, EstimatorError, PlanError
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import parse_schema
+from tests.estimators.test_privacy import DELTA, X, Y, together, total
 
-DELTA = 1e-6
-X = np.random.default_rng(8).uniform(-1, 1, (90, 3))
-Y = np.where(X @ [1.0, -1.0, 0.5] > 0, "yes", "no")
 PERSONS = np.array([f"MRN-{number}" for number in np.arange(90) // 3])  # thirty persons with three rows each
 SILOS = np.repeat(["a", "b"], [45, 45])
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -37,16 +32,6 @@ def routing() -> Iterator[None]:
 def classifier(**changes: Any) -> ringfence.FederatedLogisticRegression:
     settings = {"epsilon": 1.0, "delta": DELTA, "bounds": (-1, 1), "classes": ["no", "yes"], "max_rounds": 3}
     return ringfence.FederatedLogisticRegression(**{**settings, **changes})
-
-
-def together(fits: float) -> float:
-    """The epsilon of that many fits: a Gaussian mechanism of μ, k times, is one of √k·μ."""
-    return accountant.epsilon([(GaussianRelease(gaussian_shift(1.0, DELTA) * np.sqrt(fits)), 1)], DELTA)
-
-
-def total(fitted: Any, silo: str = "all") -> float:
-    epsilon: float = fitted.privacy_.silos[silo].total.epsilon
-    return epsilon
 
 
 def test_a_fit_that_is_told_whose_rows_are_whose_protects_each_person() -> None:

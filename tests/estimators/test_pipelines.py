@@ -24,7 +24,7 @@ from sklearn.preprocessing import (
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators import FederatedLinearRegression, FederatedLogisticRegression
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import parse_schema
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.uniform(-1, 1, (60, 2))

@@ -12,9 +12,9 @@ import ringfence
 from ringfence.accounting import gaussian_shift
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import ApprovalError, EstimatorError, PlanError
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.silo.summary import summarise
+from ringfence.protocol import FloatArray
+from ringfence.protocol.plan import sections
+from ringfence.silo.ledger.summary import summarise
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.uniform(-1, 1, (2000, 2))
@@ -41,7 +41,7 @@ def epsilon_of(times: float, epsilon: float = 1.0, delta: float = 1e-6) -> float
 def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -> None:
     fitted = classifier().fit(X, Y)
     exact = fitted.score(X[HELD_OUT], Y[HELD_OUT])
-    told = fitted.evaluation_.together.figure("accuracy")
+    told = fitted.evaluation_.together.metric("accuracy")
     assert told.value == fitted.score_
     assert fitted.score_ == pytest.approx(exact, abs=0.02)  # the noise's deviation is below 0.0014
     assert told.low is not None
@@ -59,7 +59,7 @@ def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -
 )
 def test_a_regressor_s_score_is_its_r_squared(kind: Any) -> None:
     fitted = regressor(kind).fit(X, COST)
-    told = fitted.evaluation_.together.figure("R²")
+    told = fitted.evaluation_.together.metric("R²")
     assert told.low is not None
     assert told.high is not None
     assert told.low <= fitted.score(X[HELD_OUT], COST[HELD_OUT]) <= told.high
@@ -71,7 +71,7 @@ def test_a_model_of_a_quantile_tells_how_many_targets_lie_below_it() -> None:
     fitted = regressor(ringfence.FederatedQuantileRegressor, quantile=0.9).fit(X, COST)
     (line,) = (line for line in fitted.evaluation_.together.sentences() if "below the prediction" in line)
     below = float(np.mean(COST[HELD_OUT] <= fitted.predict(X[HELD_OUT])))
-    told = fitted.evaluation_.together.figure("share of targets below the prediction")
+    told = fitted.evaluation_.together.metric("share of targets below the prediction")
     assert told.value == pytest.approx(below, abs=0.02)
     assert line.endswith("(the model aims at 0.9)")
 
@@ -149,7 +149,7 @@ def test_persons_are_held_out_with_all_their_rows() -> None:
 def test_silos_each_have_figures_of_their_own() -> None:
     fitted = classifier().fit(X, Y, silos=np.arange(2000) % 3)
     assert set(fitted.evaluation_.silos) == {"0", "1", "2"}
-    assert all(own.figure("accuracy").low is not None for own in fitted.evaluation_.silos.values())
+    assert all(own.metric("accuracy").low is not None for own in fitted.evaluation_.silos.values())
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -174,7 +174,7 @@ def test_a_silo_of_three_records_has_a_defined_answer(model: Any) -> None:
     silos = fitted.evaluation_.silos.values()
     assert any("is unknown: " in own.score.sentence() for own in silos)
     assert math.isnan(fitted.score_) == (fitted.evaluation_.together.score.value is None)
-    for figure in (figure for own in (fitted.evaluation_.together, *silos) for figure in own.figures):
+    for figure in (figure for own in (fitted.evaluation_.together, *silos) for figure in own.metrics):
         assert (figure.value is None) == (figure.low is None)
 
 

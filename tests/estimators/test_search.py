@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 import ringfence
 from ringfence.accounting import accountant
 from ringfence.errors import ApprovalError, EstimatorError
-from ringfence.model_selection import FederatedSearch
-from ringfence.silo.ledger import Ledger
+from ringfence.estimators import FederatedSearch
+from ringfence.silo.ledger.ledger import Ledger
 from tests.estimators.test_privacy import DELTA, classifier, together, total
 
 RANDOM = np.random.default_rng(4)
@@ -55,7 +55,7 @@ def test_all_of_it_costs_one_epsilon_and_later_fits_come_on_top() -> None:
     assert "This run trained 4 candidates" in str(found.privacy_)
     again = search({"clip": [0.5, 1.0], "ridge": [0.0, 0.1]}, epsilon=1.0, max_rounds=5).fit(X, Y, silos=SILOS)
     assert total(again, "a") == pytest.approx(together(2), rel=1e-3)
-    with pytest.raises(ApprovalError, match=r"model_selection\.FederatedSearch"):
+    with pytest.raises(ApprovalError, match=r"ringfence\.estimators\.FederatedSearch"):
         classifier().fit(X, Y, silos=SILOS)
 
 

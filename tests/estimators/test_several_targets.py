@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 import ringfence
 from ringfence.errors import EstimatorError
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Schema, parse_schema
 from tests.estimators.test_generalised import LITTLE_NOISE
 
 FEW_ROUNDS = LITTLE_NOISE | {"max_rounds": 250}
@@ -73,7 +73,7 @@ def test_held_out_rows_tell_every_target_s_error_and_the_mean_of_what_is_explain
     )
     y = pd.DataFrame(Y, columns=list("pqr"))
     model.fit(X, y)
-    figures = {figure.name: figure.value for figure in model.evaluation_.together.figures}
+    figures = {figure.name: figure.value for figure in model.evaluation_.together.metrics}
     # Of 90 records whose errors have these deviations, none of these is off by half of it but for once in 10⁶.
     for name, deviation in (("p", 0.1), ("q", 2.0), ("r", 0.1)):
         assert figures[f"{name}: RMSE"] == pytest.approx(deviation, rel=0.5)

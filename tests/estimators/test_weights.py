@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import ringfence
 from ringfence.errors import EstimatorError
 from ringfence.planning import defaults
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol import parse_schema
 from tests.estimators.test_generalised import LITTLE_NOISE
 
 FEW_ROUNDS = LITTLE_NOISE | {"max_rounds": 250}
@@ -74,11 +74,11 @@ def test_the_clip_and_with_it_the_noise_grow_with_the_bounds_and_never_with_the_
     plain = regression(clip=None, algorithm="accelerated", epsilon=1.0, cap=None, unusual_budget=False)
     params = plain.get_params() | {"sample_weight_bound": 3.0, "cap": (15.0, 1e-5)}
     few, many = (
-        type(plain)(**params).fit(X, Y, sample_weight=weights).plan_.training_stages[0].question.clip
+        type(plain)(**params).fit(X, Y, sample_weight=weights).plan_.training_stages[0].query.clip
         for weights in (WEIGHTS / 3, WEIGHTS)
     )
     schema = type(plain)(**params).fit(X, Y).plan_.data
-    assert few == many == pytest.approx(3.0 * defaults.clip(schema, defaults.loss(schema)))
+    assert few == many == pytest.approx(3.0 * defaults.default_clip(schema, defaults.default_loss(schema)))
 
 
 @pytest.mark.parametrize(

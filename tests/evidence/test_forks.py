@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import CertificateError, TranscriptError
-from ringfence.forks import require_heads, require_one_history
-from ringfence.protocol.messages import NoisyUpdate
-from ringfence.protocol.plan import Plan
+from ringfence.evidence.forks import require_one_history, require_transcript_heads
+from ringfence.protocol import NoisyUpdate, Plan
 from ringfence.server.transcript import NAME, Answered, RunHeader, to_line
-from ringfence.silo.budget import Budget
-from ringfence.silo.certificate import export
-from ringfence.silo.decisions import set_budget
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.certificate import export
+from ringfence.silo.operator.decisions import set_budget
 from tests.silo.agents import approved, make_silo_folder
 from tests.support import MakePlan, ask
 
@@ -96,7 +95,7 @@ def test_certificates_of_two_ledgers_are_not_compared(silo_folder: SiloFolder, t
 
 def test_a_transcript_s_heads_lie_on_the_certificate(silo_folder: SiloFolder, plan: Plan) -> None:
     run = transcript(silo_folder, plan, 0, 1, 1, 2)
-    found = require_heads(certificate(silo_folder, "after"), run)
+    found = require_transcript_heads(certificate(silo_folder, "after"), run)
     assert (found.heads, found.elsewhere, found.unsigned) == (4, 0, 0)
     assert "4 heads of this ledger, and each matches an entry." in found.text()
 
@@ -105,7 +104,7 @@ def test_a_certificate_that_lacks_what_a_silo_signed_is_refused(silo_folder: Sil
     before = certificate(silo_folder, "before")
     run = transcript(silo_folder, plan, 0, 1)
     with pytest.raises(CertificateError, match=r"had entry 4, but this certificate ends with entry 3.*lost it"):
-        require_heads(before, run)
+        require_transcript_heads(before, run)
 
 
 def test_a_certificate_of_a_ledger_that_went_another_way_is_refuted(
@@ -117,7 +116,7 @@ def test_a_certificate_of_a_ledger_that_went_another_way_is_refuted(
     roll_back(silo_folder, older, own_state)
     transcript(silo_folder, plan, 1, 2)
     with pytest.raises(CertificateError, match=r"signed a different entry 4 .* proves a fork"):
-        require_heads(certificate(silo_folder, "other"), run)
+        require_transcript_heads(certificate(silo_folder, "other"), run)
 
 
 def test_other_silos_heads_and_those_of_other_ledgers_are_told_and_prove_nothing(
@@ -127,12 +126,12 @@ def test_other_silos_heads_and_those_of_other_ledgers_are_told_and_prove_nothing
     other = make_silo_folder(tmp_path / "other", seed=8)
     approved(other, plan)
     mine = certificate(silo_folder, "mine")
-    assert require_heads(mine, transcript(other, plan, 0, 1)).unsigned == 2
+    assert require_transcript_heads(mine, transcript(other, plan, 0, 1)).unsigned == 2
     shutil.copyfile(silo_folder.key_path, other.key_path)
-    found = require_heads(mine, transcript(other, plan, 2, 3))
+    found = require_transcript_heads(mine, transcript(other, plan, 2, 3))
     assert (found.heads, found.elsewhere, found.unsigned) == (0, 2, 0)
     assert "no head of this ledger" in found.text()
-    found = require_heads(mine, transcript(silo_folder, plan, 0, silo="north"))
+    found = require_transcript_heads(mine, transcript(silo_folder, plan, 0, silo="north"))
     assert (found.heads, found.elsewhere, found.unsigned) == (0, 0, 0)
     with pytest.raises(TranscriptError, match="holds no run"):
-        require_heads(mine, tmp_path)
+        require_transcript_heads(mine, tmp_path)

@@ -1,4 +1,4 @@
-"""A peer in a process of its own: python -m tests.lone_peer FOLDER SILO
+"""A peer in a process of its own: python -m tests.federation.lone_peer FOLDER SILO
 
 It reads the plan and its own records from the folder and keeps its own ledger there. Each round it prints its answer
 as one line (an empty one if it is not its turn), then reads what all have said, one line each up to an empty one. Last
@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 
 from ringfence.errors import PlanError
-from ringfence.peers import Peer
-from ringfence.protocol.messages import parse_answer
-from ringfence.protocol.plan import Plan
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import load_records
+from ringfence.federation.peers import Peer
+from ringfence.protocol import Plan, parse_answer
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import load_records
 
 
 def main(folder: Path, silo: str) -> None:
@@ -29,7 +28,7 @@ def main(folder: Path, silo: str) -> None:
         gate.approve(plan)
         peer = Peer(plan, gate)
         while not peer.finished:
-            said = peer.speak()
+            said = peer.broadcast()
             print("" if said is None else said.to_bytes().decode(), flush=True)
             heard = [parse_answer(line.encode()) for line in iter(lambda: sys.stdin.readline().rstrip("\n"), "")]
             peer.receive({answer.silo: answer for answer in heard})

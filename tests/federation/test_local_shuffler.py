@@ -9,25 +9,23 @@ import pytest
 
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.errors import TrainingError
-from ringfence.local_shuffler import local_shuffler
+from ringfence.federation.local_shuffler import local_shuffler
+from ringfence.federation.training import Silo, train
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import Answer, RoundRequest, SealedUpdate, unpack
-from ringfence.protocol.plan import Plan, Stage, StageTerms
-from ringfence.protocol.questions import Curvature
-from ringfence.protocol.sampling import Full
-from ringfence.sealed_sums import sealing
-from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.protocol import Answer, Curvature, Full, Plan, RoundRequest, SealedUpdate, Stage, StageTerms, unpack
 from ringfence.server import rounds
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import mean_of_totals
 from ringfence.server.conduct import conduct, replay
 from ringfence.server.rounds import RunResult
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.training import Silo, train
-from tests.sealed_sums.shuffled_federation import (
+from ringfence.shuffler import sealing
+from ringfence.shuffler.sealing import verifying_key
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from tests.server.local import Local
+from tests.shuffler.shuffled_federation import (
     DELTA,
     NAMES,
     federation,
@@ -36,7 +34,6 @@ from tests.sealed_sums.shuffled_federation import (
     schema_of,
     shuffle_of,
 )
-from tests.server.local import Local
 from tests.support import rebuilt
 
 
@@ -84,7 +81,7 @@ def test_a_round_without_a_quorum_leaves_the_weights_where_they_were(tmp_path: P
     with federation(tmp_path) as made:
 
         def two_then_all(request: RoundRequest, silos: Sequence[str]) -> dict[str, Answer]:
-            asked_at.append(unpack(request.weights).tobytes())
+            asked_at.append(unpack(request.argument).tobytes())
             return made.ask(request, silos if request.round else silos[:2])
 
         trained = rounds.run(made.plan, two_then_all, collect=made.local.collect(made.plan))
@@ -137,7 +134,7 @@ def test_a_plan_with_a_shuffler_needs_one_and_no_other_plan_does(tmp_path: Path)
 def surveyed(plan: Plan) -> Plan:
     """Return a shuffled plan that first asks for the curvature, which leaves each silo under its own noise."""
     sigma = 20 * Curvature().sensitivity(plan, plan.silos[0].records)
-    first = Stage(question=Curvature(), rounds=1, sampling=Full())
+    first = Stage(query=Curvature(), rounds=1, sampling=Full())
 
     def with_survey(promised: float) -> Plan:
         silos = []
@@ -153,7 +150,7 @@ def surveyed(plan: Plan) -> Plan:
 
 
 @pytest.mark.parametrize("conducted", [False, True], ids=["in one process", "by a server with a transcript"])
-def test_a_plan_may_ask_one_question_under_own_noise_and_another_through_the_shuffler(
+def test_a_plan_may_ask_one_query_under_own_noise_and_another_through_the_shuffler(
     tmp_path: Path, conducted: bool
 ) -> None:
     with federation(tmp_path) as made, local_shuffler(NAMES) as local:

@@ -11,27 +11,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence import peers
 from ringfence.errors import TrainingError
-from ringfence.peers import Peer
+from ringfence.federation import peers
+from ringfence.federation.peers import Peer
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MultiStage, Restart
-from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, parse_answer
-from ringfence.protocol.plan import Participation, Plan
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import (
+    Answer,
+    MultiStage,
+    NoisyUpdate,
+    Participation,
+    Plan,
+    Restart,
+    RoundRequest,
+    Schema,
+    parse_answer,
+)
 from ringfence.server import rounds
 from ringfence.server.rounds import RoundOutcome, RunResult
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 from tests.nursery import Python
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"north": 60, "south": 90, "west": 75}
 
-STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=2, pace=3.0), Restart(rounds=3, pace=6.0)))
+STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=2, upsilon=3.0), Restart(rounds=3, upsilon=6.0)))
 WAYS: dict[str, dict[str, Any]] = {
     "minibatch-sgd": {"algorithm": "minibatch-sgd", "rounds": 5},
     "accelerated": {"algorithm": "accelerated", "rounds": 5, "survey": False},
@@ -105,7 +112,7 @@ def talk(plan: Plan, gates: Mapping[str, Gate]) -> dict[str, RunResult]:
     """Let every silo be a peer; all hear all that is said."""
     everybody = {name: Peer(plan, gate) for name, gate in gates.items()}
     for _ in range(plan.rounds):
-        said = {name: answer for name, peer in everybody.items() if (answer := peer.speak()) is not None}
+        said = {name: answer for name, peer in everybody.items() if (answer := peer.broadcast()) is not None}
         for peer in everybody.values():
             assert not peer.finished
             peer.receive(said)
@@ -130,8 +137,8 @@ def check_same(trained: RunResult, other: RunResult) -> None:
     assert trained.weights.tobytes() == other.weights.tobytes()
     assert trained.history == other.history
     assert trained.findings.keys() == other.findings.keys()
-    for question, found in trained.findings.items():
-        assert found.statistic.tobytes() == other.findings[question].statistic.tobytes()
+    for query, found in trained.findings.items():
+        assert found.statistic.tobytes() == other.findings[query].statistic.tobytes()
 
 
 @WHO
@@ -153,7 +160,7 @@ def test_peers_of_one_process_return_the_model_that_all_of_them_have(schema: Sch
     plan = plan_of(schema, participation=LUCKY, **WAYS[way])
     gates = silos.approve(plan)
     seen: list[RoundOutcome] = []
-    trained = peers.run(plan, gates, watch=seen.append)
+    trained = peers.train_as_peers(plan, gates, watch=seen.append)
     assert tuple(seen) == trained.history
     assert len(seen) == plan.rounds
     check_same(trained, serve(plan, {name: gate.said for name, gate in gates.items()}))
@@ -170,7 +177,7 @@ def test_every_ledger_is_charged_exactly_as_with_a_server(
 ) -> None:
     plan = plan_of(schema, participation=participation, **WAYS[way])
     alone, served = silos.approve(plan, broke=broke), silos.approve(plan, broke=broke)
-    peers.run(plan, alone)
+    peers.train_as_peers(plan, alone)
 
     def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
         return {name: served[name].answer(request) for name in names}
@@ -191,7 +198,7 @@ def test_every_ledger_is_charged_exactly_as_with_a_server(
 def test_a_peer_that_refuses_for_good_is_asked_once_and_the_others_go_on(schema: Schema, silos: Silos) -> None:
     plan = plan_of(schema, **WAYS["surveyed"])
     gates = silos.approve(plan, broke="south")
-    trained = peers.run(plan, gates)
+    trained = peers.train_as_peers(plan, gates)
     first, *later = trained.history
     assert (first.answered, first.refused) == (("north", "west"), {"south": "budget"})
     assert all((outcome.answered, outcome.refused) == (("north", "west"), {}) for outcome in later)
@@ -205,12 +212,12 @@ def test_if_all_refuse_there_is_no_model_and_the_error_says_why(schema: Schema, 
     for gate in gates.values():
         gate.end(plan, revoke=True)
     with pytest.raises(TrainingError, match=r"No silo answered any of the 5 rounds \(revoked\)"):
-        peers.run(plan, gates)
+        peers.train_as_peers(plan, gates)
 
 
 def test_without_a_peer_there_is_nobody_to_train(schema: Schema) -> None:
     with pytest.raises(TrainingError, match="no peer"):
-        peers.run(plan_of(schema, **WAYS["accelerated"]), {})
+        peers.train_as_peers(plan_of(schema, **WAYS["accelerated"]), {})
 
 
 @pytest.mark.parametrize("way", ["minibatch-sgd", "surveyed", "localized"])
@@ -226,7 +233,7 @@ def test_a_peer_that_heard_something_else_is_found_out(
 
     monkeypatch.setattr(Peer, "receive", half_deaf)
     with pytest.raises(TrainingError, match=r"did not receive the same messages\. Run the plan again"):
-        peers.run(plan, silos.approve(plan))
+        peers.train_as_peers(plan, silos.approve(plan))
 
 
 def test_what_does_not_belong_to_the_round_changes_nothing(schema: Schema, silos: Silos) -> None:
@@ -255,7 +262,7 @@ def test_a_peer_that_starts_again_says_the_same_again_and_catches_up(schema: Sch
     said = {name: dict(gate.said) for name, gate in gates.items()}
     again = Peer(plan, gates["south"])
     for number in range(plan.rounds):
-        repeated = again.speak()
+        repeated = again.broadcast()
         assert repeated == said["south"].get(number)
         again.receive({name: answers[number] for name, answers in said.items() if number in answers})
     check_same(trained, again.result())
@@ -272,7 +279,7 @@ def write_silos(folder: Path, plan: Plan) -> None:
 
 
 def start(stack: ExitStack, folder: Path, name: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "tests.lone_peer", str(folder), name]
+    command = [sys.executable, "-m", "tests.federation.lone_peer", str(folder), name]
     process = stack.enter_context(Python(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
     stack.callback(process.kill)
     return process

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from ringfence import Member, PlanRequest, Silo, load_records, make_plan, train
+from ringfence.cli.example import write_example
 from ringfence.errors import SchemaError
-from ringfence.example import write_example
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, load_schema, parse_schema
-from ringfence.silo.records import Records
+from ringfence.protocol import Plan, Schema, load_schema, parse_schema
+from ringfence.silo.records.records import Records
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 WIDE = {"type": "numeric", "lower": 0.0, "upper": 10.0}
@@ -37,7 +36,7 @@ def test_two_targets_cost_what_one_costs(tmp_path: Path, schema: Schema) -> None
     result = train(plan, {name: Silo(records, tmp_path / f"{name}.ledger") for name, records in silos.items()})
     for terms, other in zip(plan.silos, single.silos, strict=True):
         # The noise in units of the clip, which one record moves its mean by, is that of a single target.
-        clips = [own.training_stages[0].question.largest(own) for own in (plan, single)]
+        clips = [own.training_stages[0].query.largest(own) for own in (plan, single)]
         ratio = terms.stages[0].sigma / clips[0] / (other.stages[0].sigma / clips[1])
         assert ratio == pytest.approx(1.0, rel=1e-3)
         spent = result.statement.silos[terms.name].total

@@ -11,16 +11,15 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event as Record
 
 from ringfence.errors import OutputError
-from ringfence.local_shuffler import local_shuffler
+from ringfence.federation.local_shuffler import local_shuffler
+from ringfence.federation.tracking import FOLLOWED, MARKS, Progress, Recorder, TensorBoard, marks
+from ringfence.federation.training import Silo, train
 from ringfence.planning.propose import make_plan, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.guarantee import against
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema
-from ringfence.silo.records import Records
-from ringfence.tracking import FOLLOWED, MARKS, Progress, Recorder, TensorBoard, marks
-from ringfence.training import Silo, train
-from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from ringfence.protocol import Plan, Schema
+from ringfence.protocol.plan.guarantee import against
+from ringfence.silo.records.records import Records
+from tests.shuffler.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -52,12 +51,28 @@ def test_costs_agree_with_the_ledgers_after_every_kind_of_run(
     assert [progress.answered for progress in recorder.rounds] == [past.answered for past in result.history]
 
 
-def test_the_noise_level_is_that_of_the_plan(plan_of: MakePlan, records: Records, tmp_path: Path) -> None:
-    plan = plan_of(rounds=3)
+@pytest.mark.parametrize(
+    ("asked", "stages"),
+    [
+        ({"algorithm": "accelerated", "survey": False, "rounds": 3}, [0, 0, 0]),
+        ({"algorithm": "accelerated", "survey": True, "rounds": 2}, [0, 1, 1]),
+        ({"sampling": "one-pass", "correlation": 0.5, "survey": False, "rounds": 3}, [None] * 3),
+    ],
+    ids=["training", "survey", "noise that cancels over rounds"],
+)
+def test_every_round_has_the_noise_level_of_its_stage_unless_noise_cancels(
+    schema: Schema, records: Records, tmp_path: Path, asked: dict[str, Any], stages: list[int | None]
+) -> None:
+    plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(**asked))
     recorder = Recorder(plan)
-    train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
-    expected = plan.silos[0].stages[0].sigma * math.sqrt(plan.dimension)
-    assert [progress.noise_norm for progress in recorder.rounds] == pytest.approx([expected] * 3)
+    result = train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
+    levels = [
+        own.sigma * math.sqrt(stage.query.length(plan))
+        for own, stage in zip(plan.silos[0].stages, plan.stages, strict=True)
+    ]
+    expected = [None if stage is None else levels[stage] for stage in stages]
+    assert [progress.noise_norm for progress in recorder.rounds] == pytest.approx(expected)
+    assert recorder.rounds[-1].epsilon == {"clinic": result.statement.silos["clinic"].used[0].epsilon}
 
 
 def test_the_noise_level_is_what_averaged_noise_comes_to(schema: Schema) -> None:
@@ -76,25 +91,6 @@ def test_the_noise_level_is_what_averaged_noise_comes_to(schema: Schema) -> None
     measured = float(np.mean(np.sum(means**2, axis=1)))
     assert level is not None
     assert abs(measured / level**2 - 1) < 5 * math.sqrt(2 / (20_000 * plan.dimension))
-
-
-def test_a_survey_has_a_noise_level_of_its_own(schema: Schema, records: Records, tmp_path: Path) -> None:
-    request = PlanRequest(rounds=2, algorithm="accelerated", survey=True)
-    plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], request)
-    recorder = Recorder(plan)
-    train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
-    survey, training = plan.silos[0].stages
-    asked = training.sigma * math.sqrt(plan.dimension)
-    assert [progress.noise_norm for progress in recorder.rounds] == pytest.approx([survey.sigma, asked, asked])
-
-
-def test_noise_that_cancels_over_rounds_has_no_level(schema: Schema, records: Records, tmp_path: Path) -> None:
-    request = PlanRequest(rounds=3, sampling="one-pass", correlation=0.5, survey=False)
-    plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], request)
-    recorder = Recorder(plan)
-    result = train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
-    assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
-    assert recorder.rounds[-1].epsilon == {"clinic": result.statement.silos["clinic"].used[0].epsilon}
 
 
 def test_through_a_shuffler_the_costs_are_those_against_the_server_and_no_silo_s_noise_has_a_level(

@@ -17,17 +17,12 @@ from ringfence.errors import (
     SchemaError,
     TrainingError,
 )
-from ringfence.planning.one_question import make_survey
-from ringfence.planning.propose import Proposal
+from ringfence.federation.requests import TrainRequest
+from ringfence.federation.workflow import silo_paths, train_files
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.questions import Statistics
-from ringfence.protocol.schema import load_schema
-from ringfence.server.questions.statistics import tables
+from ringfence.protocol import Plan
 from ringfence.server.rounds import RoundOutcome
-from ringfence.server.statistics import Numbers
-from ringfence.silo.ledger import Ledger
-from ringfence.training import TrainingResult
-from ringfence.workflow import AskRequest, TrainRequest, ask_files, silo_paths, train_files
+from ringfence.silo.ledger.ledger import Ledger
 
 SCHEMA = """
 [columns.age]
@@ -68,11 +63,13 @@ def ledgers(request: TrainRequest) -> list[Path]:
 
 
 def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: TrainRequest) -> None:
-    planned: list[Proposal] = []
+    planned: list[Plan] = []
     seen: list[RoundOutcome] = []
-    outcomes = train_files(wanted, planned=planned.append, watch=seen.append)
+    outcomes = train_files(
+        wanted, planned=lambda plans, _: planned.extend(plans), watch=lambda _, outcome: seen.append(outcome)
+    )
     plan = outcomes.proposal.plan
-    assert planned == [outcomes.proposal]
+    assert planned == [plan]
     assert plan == outcomes.result.model.plan
     assert tuple(seen) == outcomes.result.history
     assert [outcome.answered for outcome in seen] == [("north", "south")] * plan.rounds
@@ -143,16 +140,6 @@ def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
         ({"files": [Path("/nowhere.csv")]}, RecordsError, "could not be read"),
         ({"tests": {"east": Path("east.csv")}}, PlanError, "no silo 'east'; the silos are north, south"),
         ({"tests": {"north": Path("/nowhere.csv")}}, RecordsError, "could not be read"),
-        (
-            {"plan": {"budgets": {"east": (1.0, 1e-6)}}},
-            PlanError,
-            "budget for silo 'east'",
-        ),
-        ({"plan": {"epsilon": 0.0}}, AccountingError, "epsilon must be a finite number above 0"),
-        ({"plan": {"algorithm": "none"}}, PlanError, "no algorithm 'none'"),
-        ({"plan": {"rounds": 0}}, PlanError, "at least one round"),
-        ({"plan": {"rounds": None, "most_rounds": 0}}, PlanError, "at least one round"),
-        ({"plan": {"ridge": -1.0}}, PlanError, "ridge"),
         ({"plan": {"held_out": 1.0}}, PlanError, "held-out share"),
         ({"plan": {"held_out": 0.0}}, TrainingError, "none is held out"),
         ({"cap": (-1.0, 1e-6)}, AccountingError, "the cap's epsilon"),
@@ -175,63 +162,3 @@ def test_two_files_cannot_name_one_silo(wanted: TrainRequest, tmp_path: Path) ->
     with pytest.raises(RecordsError, match="Two files are named 'north', and a silo is named after its file"):
         silo_paths([*wanted.files, twin])
     assert list(silo_paths(wanted.files)) == ["north", "south"]
-
-
-AGES = Statistics(columns=("age", "smokes"))
-
-
-def asked(wanted: TrainRequest, **options: Any) -> TrainingResult:
-    """Ask both silos for statistics."""
-    schema = load_schema(wanted.schema, "ill")
-    request = AskRequest(**{"files": wanted.files, **options})
-    return ask_files(request, schema, lambda members: make_survey(schema, members, AGES))
-
-
-def test_statistics_find_what_the_cells_are_like_and_their_cost_is_on_the_ledger(wanted: TrainRequest) -> None:
-    result = asked(wanted, epsilon=1000.0, delta=1e-6, unusual_budget=True)
-    found = tables(result.statement.plan, result.findings)
-    ages = [float(line.split(",")[0]) for file in wanted.files for line in file.read_text().splitlines()[1:]]
-    age = found.together.columns["age"]
-    assert isinstance(age, Numbers)
-    assert age.mean is not None
-    # The interval has two standard deviations to either side, and Gaussian noise of seven a chance < 1e-11.
-    low, high = age.mean.records
-    assert age.mean.value == pytest.approx(np.mean(ages), abs=3.6 * (high - low) / 2)
-    assert high - low < 1
-    assert [outcome.answered for outcome in result.history] == [("north", "south")]
-    for name, guarantee in result.statement.silos.items():
-        assert (guarantee.records, guarantee.rounds) == (100, 1)
-        with Ledger.open(wanted.schema.parent / f"{name}.ledger") as ledger:
-            assert ledger.account().spent() == guarantee.used
-            assert 0.999 * 1000.0 < guarantee.used[0].epsilon <= guarantee.run.epsilon == 1000.0
-
-
-def test_statistics_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: TrainRequest, tmp_path: Path) -> None:
-    folder = tmp_path / "ledgers"
-    folder.mkdir()
-    first = asked(wanted, epsilon=1.0, ledgers=folder)
-    assert {guarantee.run.delta for guarantee in first.statement.silos.values()} == {1e-5}
-    plan = replace(ASKED, epsilon=1.0, delta=1e-5)
-    second = train_files(replace(wanted, plan=plan, ledgers=folder)).result
-    for guarantee in second.statement.silos.values():
-        # Two Gaussian releases of equal cost come to √2 times the shift: more than one, less than both.
-        assert 1.3 < guarantee.total.epsilon < 1.7
-    assert {path.parent for path in ledgers(wanted)} == {folder}
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    [
-        ({"epsilon": 0.0}, AccountingError, "epsilon must be a finite number above 0"),
-        ({"delta": 1.0}, PlanError, "delta: Input should be less than 1"),
-        ({"epsilon": 1e9}, PlanError, "less than a millionth"),
-        ({"files": []}, PlanError, "at least 1 item"),
-        ({"files": [Path("/nowhere.csv")]}, RecordsError, "could not be read"),
-    ],
-)
-def test_statistics_that_cannot_be_asked_for_leave_no_ledger(
-    wanted: TrainRequest, changes: dict[str, Any], error: type[RingfenceError], says: str
-) -> None:
-    with pytest.raises(error, match=says):
-        asked(wanted, **{"epsilon": 1.0, **changes})
-    assert ledgers(wanted) == []

@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ringfence.errors import RingfenceError
-from ringfence.foreign_text import visible
+from ringfence.errors import RingfenceError, visible
 
 MARK = "7.0625318e-3"
 """A cell that a test can find again if a message quotes it; a number, so that a column of numbers takes it."""

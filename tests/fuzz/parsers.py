@@ -18,59 +18,61 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from ringfence.cli.server import _file_of_doors
-from ringfence.deployment.carried_head import CarriedHead
-from ringfence.deployment.door import Door
+from ringfence.deployment.door import CarriedHead, Door
 from ringfence.deployment.shuffler_client import ShufflerClient
-from ringfence.dossier.evidence import read_audit, read_evaluation
-from ringfence.dossier.signing import read_signature
 from ringfence.errors import CertificateError, DoorError, SiloError
-from ringfence.model import Model
-from ringfence.personal import load_any
+from ringfence.evidence.dossier.evidence import read_audit, read_evaluation
+from ringfence.evidence.dossier.signing import read_signature
+from ringfence.evidence.verification import verify
+from ringfence.model.model import Model
+from ringfence.model.personal import load_any
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.certificate import Certificate, SignedCertificate
-from ringfence.protocol.drafts import draft_schema, drafted_columns, repeating_identifiers
-from ringfence.protocol.head import SignedHead
-from ringfence.protocol.keys import load_keys
-from ringfence.protocol.losses.custom import Custom, digest_of
-from ringfence.protocol.messages import (
+from ringfence.protocol import (
     Batch,
+    Certificate,
     NoisyUpdate,
+    Plan,
     Refusal,
     RefusalReason,
     RoundRequest,
+    Schema,
     SealedUpdate,
+    SignedCertificate,
+    SignedHead,
+    load_keys,
+    load_plan,
+    load_schema,
     pack,
     parse_answer,
 )
-from ringfence.protocol.plan import Plan, load_plan
-from ringfence.protocol.schema import Schema, load_schema
-from ringfence.sealed_sums.sealing import sign
+from ringfence.protocol.losses.custom import Custom, digest_of
+from ringfence.protocol.schema.draft import draft_schema, drafted_columns, repeating_identifiers
 from ringfence.server import transcript
-from ringfence.silo.account import GENESIS
-from ringfence.silo.certificate import certify
-from ringfence.silo.decisions import approve_plan
+from ringfence.shuffler.sealing import sign
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.records import load_records
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.certificate import certify
+from ringfence.silo.ledger.history import GENESIS
+from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.records.records import load_records
 from ringfence.sources import read_table
 from ringfence.sources.description import describe
 from ringfence.storage.chain import entry_hash
-from ringfence.storage.private_files import read_key
-from ringfence.transport.client import meaning
-from ringfence.verification import verify
+from ringfence.storage.files import read_key
+from ringfence.transport.client import refusal_reason
 from tests.protocol import plan_document
 from tests.silo.agents import SCHEMA, make_silo_folder
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v0_1_0"
-OWN_MODEL = next((GOLDEN.parent / "v0_3_0" / "silos" / "personalised" / "own").glob("*.json"))
-SIGNATURE = GOLDEN.parent / "v0_3_0" / "dossiers" / "dossier.signature.json"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v1_0_0"
+OWN_MODEL = next((GOLDEN / "silos" / "personalised" / "own").glob("*.json"))
+SIGNATURE = GOLDEN / "dossiers" / "dossier.signature.json"
 AUDIT = (
     b'{"epsilon_claimed":3.0,"epsilon_lower":2.6,"confidence":0.999999,"refuted":false,"delta":1e-05,"mechanism":"full",'
     b'"sabotage":"none","records":64,"rounds":2,"runs":1200,"score":0.9,"score_allowed":0.91,"score_lower":0.89}'
 )
 EVALUATION = (
-    b'{"plan":"ab","evaluation":{"unit":"record","together":{"records":5,"figures":[{"name":"accuracy","value":0.5,'
+    b'{"plan":"ab","evaluation":{"unit":"record","together":{"records":5,"metrics":[{"name":"accuracy","value":0.5,'
     b'"low":0.1,"high":0.9}]},"silos":{}}}'
 )
 
@@ -122,7 +124,7 @@ def messages() -> dict[str, Parser]:
         "sealed deposit": Parser(SealedUpdate.from_bytes, sealed.to_bytes()),
         "refusal": Parser(parse_answer, refusal.to_bytes()),
         "batch": Parser(Batch.from_bytes, batch.to_bytes()),
-        "a shuffler's sentence": Parser(meaning, b'{"refused":"x","error":"A sentence."}'),
+        "a shuffler's sentence": Parser(refusal_reason, b'{"refused":"x","error":"A sentence."}'),
     }
 
 
@@ -142,19 +144,12 @@ def documents() -> dict[str, Parser]:
         f"{name} plan": Parser(read_plan, plan_document.plan_of(edits).content)
         for name, edits in plan_document.KINDS.items()
     }
-    former = {
-        f"{name} plan of format 1": Parser(read_plan, (GOLDEN / "plans" / f"{name}.json").read_bytes())
-        for name in ("all-settings", "curvature", "correlated", "localized", "stages-by-hand", "shuffled")
-    }
     return {
         **plans,
-        **former,
         "plan with an offset, a weight and a loss of its own": Parser(read_plan, _plan_with_own_loss().content),
         "model": Parser(from_file(Model.load), model.canonical()),
         "own model": Parser(from_file(load_any), OWN_MODEL.read_bytes()),
-        "model of format 1": Parser(from_file(Model.load), (GOLDEN / "models" / "shuffled.json").read_bytes()),
         "certificate": Parser(verify, certificate().to_file()),
-        "certificate of format 1": Parser(verify, (GOLDEN / "certificates" / "correlated.json").read_bytes()),
         "signed certificate": Parser(_verify_signed_again, certificate().certificate.content),
         "certified plan": Parser(_verify_with_plan, _certified_plan().content),
         "audit": Parser(read_audit, AUDIT),
@@ -173,8 +168,8 @@ def _plan_with_own_loss() -> Plan:
     plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
     source = "def own(score, target):\n    return (score - target) ** 2\n"
     loss = Custom(
-        title="own", source=source, digest=digest_of(source), largest_score=9.0, largest_target=1.0, steepest=20.0,
-        bend=2.0,
+        title="own", source=source, digest=digest_of(source), largest_score=9.0, largest_target=1.0, lipschitz=20.0,
+        smoothness=2.0,
     )  # fmt: skip
     assert plan.training is not None
     return plan.model_copy(update={"training": plan.training.model_copy(update={"loss": loss})})
@@ -184,7 +179,7 @@ def files() -> dict[str, Parser]:
     """What an operator is given, or has written."""
     key = b"5e" * 32
     keys = b'server = "%s"\nshuffler = "%s"\n[silos]\nnorth = "%s"\n' % (key, key, key)
-    silo = b'name = "clinic"\ndata_file = "x.csv"\nschema_file = "x.toml"\ntarget = "ill"\nport = 0\n'
+    silo = b'name = "clinic"\ndata_file = "x.csv"\nschema_file = "x.toml"\nport = 0\n'
     schema = load_schema_of(SCHEMA)
     return {
         "schema": Parser(from_file(lambda path: load_schema(path, "ill"), "schema.toml"), SCHEMA.encode()),
@@ -300,7 +295,7 @@ def _verify_signed_again(content: bytes) -> object:
         entries.append(entry.model_copy(update={"payload": payload, "hash": previous}))
     again = parsed.model_copy(update={"entries": tuple(entries), "head": previous})
     signed = again.signed_bytes()
-    return verify(SignedCertificate(again, signed, sign(silo_folder().key(), signed)).to_file())
+    return verify(SignedCertificate(again, sign(silo_folder().key(), signed)).to_file())
 
 
 def _verify_with_plan(content: bytes) -> object:
@@ -324,7 +319,7 @@ def a_transcript() -> bytes:
 
 
 def _read_transcript(path: Path) -> object:
-    _, entries = transcript.read(path.parent)
+    _, entries = transcript.read_transcript(path.parent)
     return [entry.answer() if isinstance(entry, transcript.Answered) else entry for entry in entries]
 
 
@@ -336,7 +331,7 @@ def _read_checked(content: bytes) -> object:
 
 def _read_plan_of_transcript(content: bytes) -> object:
     """Read a transcript's first line, in which any bytes stand for the plan."""
-    header = {"kind": "run", "format": 2, "seed": 7, "time": "", "plan": content.decode("utf-8", errors="replace")}
+    header = {"kind": "run", "format": 1, "seed": 7, "time": "", "plan": content.decode("utf-8", errors="replace")}
     return _read_checked(json.dumps(header).encode())
 
 

@@ -16,17 +16,15 @@ from hypothesis import strategies as st
 from ringfence.errors import LedgerError, RingfenceError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import Plan, RoundRequest, Schema
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
-from ringfence.silo.account import GENESIS
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
-from ringfence.silo.summary import summarise
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.history import GENESIS
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.ledger.summary import summarise
+from ringfence.silo.records.records import Records
 from ringfence.storage.chain import entry_hash
 from tests.fuzz.hostile import check_sentence, damaged, rewritten
 from tests.generated import examples
@@ -38,15 +36,10 @@ def plan(schema: Schema) -> Plan:
     return make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
 
 
-@pytest.fixture(scope="module", params=["today's", "of format 1"])
-def ledger_file(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, records: Records, plan: Plan
-) -> Path:
-    """A ledger with an entry of every kind, all of it in one file; or one that version 0.1.0 wrote."""
+@pytest.fixture(scope="module")
+def ledger_file(tmp_path_factory: pytest.TempPathFactory, records: Records, plan: Plan) -> Path:
+    """A ledger with an entry of every kind, all of it in one file."""
     path = tmp_path_factory.mktemp("silo") / "clinic.ledger"
-    if request.param == "of format 1":
-        shutil.copyfile(Path(__file__).parents[1] / "golden" / "v0_1_0" / "silos" / "revoked" / path.name, path)
-        return path
     with Ledger.create(path, silo="clinic", budget=Budget(2.0, 1e-6)) as ledger:
         gate = Gate(records, ledger)
         gate.approve(plan)

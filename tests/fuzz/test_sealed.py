@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringfence.errors import MessageError
-from ringfence.protocol.messages import Batch
-from ringfence.sealed_sums import sealing, shares
+from ringfence.protocol import Batch
 from ringfence.server.channels import Totals
 from ringfence.server.channels.shuffler import read_batch
+from ringfence.shuffler import sealing, shares
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal
-from ringfence.transport.wire import Wire
+from ringfence.transport.relay import Wire
 from tests.fuzz.hostile import damaged, reads_or_refuses, rewritten
 from tests.generated import examples
-from tests.sealed_sums.shuffled_federation import numbers_of
 from tests.shuffler.depositors import Depositors, make_shuffler
+from tests.shuffler.shuffled_federation import numbers_of
 
 PLAN = "0123456789abcdef" * 4
 KEY = sealing.new_key()
@@ -109,7 +109,9 @@ def test_any_messages_in_a_batch_that_opens_are_added_up_or_refused(
     content = data.draw(damaged(right))
     messages = [content[start : start + size] for start in range(0, len(content), size)]
     many = data.draw(st.integers(0, 4) | st.integers(0, 2**70))
-    reads_or_refuses(lambda _: shares.add_up(silos.shuffle, messages, silos=many, numbers=numbers_of(silos.plan)), b"")
+    reads_or_refuses(
+        lambda _: shares.add_shares(silos.shuffle, messages, silos=many, numbers=numbers_of(silos.plan)), b""
+    )
     sealed = sealing.seal_messages(silos.shuffle.server_key, silos.plan.digest(), 0, messages)
     made = Batch(
         plan=silos.plan.digest(), round=0, silos=max(1, many), messages=base64.b64encode(b"".join(sealed)).decode()

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import Refusal, parse_answer
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import Refusal, Schema, parse_answer
 from ringfence.shuffler import service
 from ringfence.shuffler.shuffler import Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store

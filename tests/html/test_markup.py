@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.foreign_text import visible_lines
+from ringfence.errors import visible_lines
 from ringfence.html.markup import POLICY, Html, bullets, document, outline, readable, table, tag, together
 from ringfence.html.style import DARK, DARK_SERIES, LIGHT, SERIES, STYLE
 

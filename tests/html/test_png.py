@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from ringfence.html.charts import WIDTH, Bar, Line, bar_chart, line_chart
+from ringfence.html.png import png_of
 from ringfence.html.style import SERIES
-from ringfence.report.png import png_of
 from tests.browser import Window
 
 LINES = line_chart(
@@ -59,8 +59,8 @@ def test_without_matplotlib_a_figure_is_an_svg_file_alone(tmp_path: Path) -> Non
     program = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from pathlib import Path\n"
-        "from ringfence.report.audited import audit_report\n"
-        "from tests.report.conftest import AUDIT\n"
+        "from ringfence.evidence.report.audit_report import audit_report\n"
+        "from tests.evidence.report.conftest import AUDIT\n"
         "audit_report(AUDIT, ['As claimed.']).write(Path(sys.argv[1]) / 'a.html', figures=Path(sys.argv[1]) / 'f')\n"
     )
     root = Path(__file__).parents[2]

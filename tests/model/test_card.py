@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from ringfence.card import MOST_WEIGHTS, model_card
-from ringfence.metrics.intervals import Figure
-from ringfence.metrics.report import Evaluated, EvaluationReport
-from ringfence.model import Model
+from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
+from ringfence.model.card import MOST_WEIGHTS, model_card
+from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema import parse_schema
-from tests.test_export import COLUMNS, model
+from ringfence.protocol import parse_schema
+from tests.model.test_export import COLUMNS, model
 
 
 def test_a_card_has_data_plan_guarantee_evaluation_weights_and_what_it_is_not_for() -> None:
@@ -21,14 +20,14 @@ def test_a_card_has_data_plan_guarantee_evaluation_weights_and_what_it_is_not_fo
     assert "| dose | number | -5 to 45 | 10.0 |" in card
     assert f"`{trained.plan.digest()}`" in card
     assert "| north | 90 | one record | anyone who sees what the silo sends | 1 | 1e-05 | 1.5 | 1e-05 |" in card
-    assert "| a | 50 | one record | anyone who sees what the silo sends | 2 | 1e-05 | 2 (used so far: not a" in card
+    assert "| a | 50 | one record | anyone who sees what the silo sends | 2 | 1e-05 | 2 | 1e-05 |" in card
     assert "None: the plan asked no held-out records." in card
     assert "however plans were chosen" in card
 
 
 def test_a_card_tells_the_private_evaluation_with_its_intervals() -> None:
-    figure = Figure(name="accuracy", value=0.8, low=0.7, high=0.9)
-    report = EvaluationReport(unit="record", together=Evaluated(records=28, figures=(figure,)), silos={})
+    figure = Metric(name="accuracy", value=0.8, low=0.7, high=0.9)
+    report = EvaluationReport(unit="record", together=ModelMetrics(records=28, metrics=(figure,)), silos={})
     card = model_card(model("logistic", "ill").model_copy(update={"evaluation": report}))
     assert "Measured privately on 28 held-out records of all silos" in card
     assert "- accuracy 0.800, between 0.700 and 0.900." in card

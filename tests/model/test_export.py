@@ -12,16 +12,14 @@ import pandas as pd
 import pytest
 
 from ringfence.errors import OutputError, PlanError, RecordsError
-from ringfence.export import LinearFunction
-from ringfence.model import Model
+from ringfence.model.export import LinearFunction
+from ringfence.model.model import Model
+from ringfence.model.statement import SiloGuarantee
 from ringfence.planning.defaults import loss_named
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import encode_features
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.schema import parse_schema
-from ringfence.statement import SiloGuarantee
+from ringfence.protocol import FloatArray, Guarantee, parse_schema
+from ringfence.protocol.schema.encoding import encode_features
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "numeric", "lower": 0, "upper": 120},
@@ -64,15 +62,13 @@ def model(
         columns[target] = {**columns[target], "lower": 0}
     content = {"columns": columns, "intercept": intercept, "maps": maps, **roles}
     schema = parse_schema(content, target=target).model_copy(update={"radius": radius})
-    plan = make_plan(
-        schema, [Member("north", 90, 1.0), Member("a", 50, 2.0)], PlanRequest(loss=loss_named(loss, schema), rounds=3)
-    )
+    plan = make_plan(schema, [Member("north", 90, 1.0), Member("a", 50, 2.0)], PlanRequest(loss=loss, rounds=3))
     promised = {
         "north": SiloGuarantee(records=90, rounds=3, this_run=at(1.0), all_runs=at(1.5), used=at(1.0)),
         "a": SiloGuarantee(records=50, rounds=3, this_run=at(2.0), all_runs=at(2.0)),
     }
     weights = np.random.default_rng(1).normal(size=plan.dimension)
-    return Model.of(plan, weights, {"north": 3, "a": 3}, promised if guaranteed else None)
+    return Model.of(plan, weights, {"north": 3, "a": 3}, guarantees=promised if guaranteed else {})
 
 
 def table(rows: int = 40) -> dict[str, list[str]]:
@@ -192,7 +188,7 @@ def test_an_onnx_graph_predicts_times_without_an_event(slower: float) -> None:
     trained = model("survival", "visits", roles={"event": "died"})
     weights = np.random.default_rng(3).normal(size=trained.plan.dimension)
     weights[-trained.plan.loss.outputs :] -= slower  # hazards too small for 1 - e^-x
-    slow = Model.of(trained.plan, weights, {"north": 3, "a": 3}, None)
+    slow = Model.of(trained.plan, weights, {"north": 3, "a": 3})
     found = run_onnx(slow.linear().to_onnx(), slow.linear().matrix(table()))
     assert np.allclose(found["prediction"], np.array(slow.predict(table()), dtype=float), rtol=1e-7)
 
@@ -230,7 +226,7 @@ def test_json_and_csv_hold_every_coefficient_to_the_last_digit(loss: str, target
 def test_a_linear_function_of_a_scaled_schema_is_computed_by_hand_for_one_feature() -> None:
     columns = {"age": {"type": "numeric", "lower": 0, "upper": 100}, "cost": COLUMNS["cost"]}
     schema = parse_schema({"columns": columns}, target="cost")
-    linear = LinearFunction.of(schema, loss_named("squared", schema), np.array([[0.5], [0.25]]))
+    linear = LinearFunction.of(schema, loss_named("squared", schema, PlanRequest()), np.array([[0.5], [0.25]]))
     # cost = 300 + 400·(0.5·(age − 50)/50 + 0.25): half the width of cost's bounds is its unit, its center its offset.
     assert linear.coefficients.tolist() == [[pytest.approx(4.0)]]
     assert linear.intercepts.tolist() == [pytest.approx(300 + 400 * (-0.5 + 0.25))]

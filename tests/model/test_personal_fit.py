@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from ringfence.errors import RecordsError
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import LOSSES, Logistic, Loss, Pinball, Softmax, Squared
+from ringfence.model import personal_fit
+from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, STRENGTHS, WeightedRows, predict_unseen, tune
+from ringfence.protocol import FloatArray, Logistic, Loss, Pinball, Softmax, Squared
+from ringfence.protocol.losses import LOSSES
 from ringfence.protocol.losses.base import Choices
-from ringfence.protocol.losses.told import values_of
-from ringfence.silo import personal
-from ringfence.silo.personal import ALONE, FEDERATION, OWN, STRENGTHS, Rows, predict_unseen, tune
+from ringfence.protocol.losses.targets import values_of
+from ringfence.protocol.plan import sections
 
 WIDTH = 4
 
 
-def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> Rows:
+def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> WeightedRows:
     """Records with a constant as their last feature, and targets of the loss's kind."""
     random = np.random.default_rng(seed)
     features = np.concatenate([random.uniform(-1, 1, (records, WIDTH - 1)), np.ones((records, 1))], axis=1)
@@ -29,10 +29,10 @@ def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> Rows:
         "numbers": np.column_stack([score, 1 - score, np.zeros(records), np.ones(records)]),
         "time": np.column_stack([np.abs(score), random.integers(0, 2, records), np.zeros(records), np.ones(records)]),
     }
-    return Rows(features, targets[loss.target_kind])
+    return WeightedRows(features, targets[loss.target_kind])
 
 
-def objective(loss: Loss, rows: Rows, center: FloatArray, strength: float, weights: FloatArray) -> float:
+def objective(loss: Loss, rows: WeightedRows, center: FloatArray, strength: float, weights: FloatArray) -> float:
     """What the weights are to make least, as the module's own words have it."""
     pull = strength * np.mean(rows.features**2)
     values = values_of(loss, rows.features @ loss.matrix(weights, WIDTH), rows.targets)
@@ -40,7 +40,7 @@ def objective(loss: Loss, rows: Rows, center: FloatArray, strength: float, weigh
 
 
 def every_loss() -> list[Loss]:
-    return [kind.chosen(Choices(classes=3, targets=2, quantile=0.3, margin=0.1)) for kind in LOSSES.values()]
+    return [kind.from_choices(Choices(classes=3, targets=2, quantile=0.3, margin=0.1)) for kind in LOSSES.values()]
 
 
 def test_of_a_squared_loss_the_weights_are_those_of_the_normal_equations() -> None:
@@ -57,7 +57,7 @@ def test_of_a_squared_loss_the_weights_are_those_of_the_normal_equations() -> No
 def test_no_step_away_from_the_weights_lowers_loss_and_pull_together(loss: Loss) -> None:
     rows, center = rows_of(loss), np.full(loss.dimension(WIDTH), 0.1)
     tuned = tune(loss, rows, center)
-    smooth = personal._without_kinks(loss, rows)
+    smooth = personal_fit._without_kinks(loss, rows)
     if math.isinf(tuned.strength):
         assert np.array_equal(tuned.weights, center)
         return
@@ -78,7 +78,7 @@ def test_a_federation_that_is_right_is_left_as_it_is_and_one_that_is_wrong_is_le
     right = np.array([0.5, -0.3, 0.2, 0.1])
     random = np.random.default_rng(3)
     features = random.uniform(-1, 1, (40, WIDTH))
-    rows = Rows(features, features @ right)
+    rows = WeightedRows(features, features @ right)
     assert tune(Squared(), rows, right).strength == math.inf
     wrong = tune(Squared(), rows, right + 5.0)
     assert wrong.strength == min(STRENGTHS)
@@ -88,9 +88,9 @@ def test_a_federation_that_is_right_is_left_as_it_is_and_one_that_is_wrong_is_le
 def test_a_loss_in_cross_validation_is_of_fits_that_did_not_see_the_record() -> None:
     rows, center = rows_of(Squared(), 20), np.zeros(WIDTH)
     tuned = tune(Squared(), rows, center)
-    fold, place = sections.folds(20, personal.FOLDS), STRENGTHS.index(0.1)
+    fold, place = sections.folds(20, personal_fit.FOLDS), STRENGTHS.index(0.1)
     by_hand = 0.0
-    for number in range(personal.FOLDS):
+    for number in range(personal_fit.FOLDS):
         seen = rows.where(fold != number)
         pull = 0.1 * np.mean(seen.features**2)
         gram = seen.features.T @ seen.features / len(seen.targets) + pull * np.eye(WIDTH)
@@ -102,11 +102,8 @@ def test_a_loss_in_cross_validation_is_of_fits_that_did_not_see_the_record() -> 
 
 def test_rows_of_one_person_are_in_one_fold_and_count_as_one() -> None:
     rows = rows_of(Squared(), 40)
-    doubled = Rows(
-        np.repeat(rows.features, 2, axis=0),
-        np.repeat(rows.targets, 2),
-        np.repeat(np.arange(40), 2),
-        np.full(80, 0.5),
+    doubled = WeightedRows(
+        np.repeat(rows.features, 2, axis=0), np.repeat(rows.targets, 2), np.repeat(np.arange(40), 2), np.full(80, 0.5)
     )
     one, other = tune(Squared(), rows, np.zeros(WIDTH)), tune(Squared(), doubled, np.zeros(WIDTH))
     assert one.strength == other.strength
@@ -122,7 +119,7 @@ def test_only_the_measured_rows_are_predicted_and_a_changed_one_moves_no_predict
     assert all(len(scores) == 20 for scores in found.scores.values())
     targets = rows.targets.copy()
     targets[0] += 10.0  # the first measured row's
-    moved = predict_unseen(Squared(), Rows(rows.features, targets), start, measured)
+    moved = predict_unseen(Squared(), WeightedRows(rows.features, targets), start, measured)
     for name in (ALONE, FEDERATION, OWN):
         assert moved.scores[name][0] == found.scores[name][0]
     assert not np.array_equal(moved.scores[OWN][1:], found.scores[OWN][1:])

@@ -1,25 +1,28 @@
 """What a model predicts beside the target: probabilities and intervals, from released numbers alone."""
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 from scipy.stats import norm
 
 from ringfence.errors import OutputError, PlanError
-from ringfence.metrics.intervals import Figure
-from ringfence.metrics.report import Evaluated, EvaluationReport
-from ringfence.model import Model
-from ringfence.predicting import with_ids
-from ringfence.protocol.losses import Pinball
-from ringfence.protocol.messages import pack
-from tests.test_export import model, table
+from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
+from ringfence.model.model import Model
+from ringfence.model.prediction import predictions_csv, with_ids, write_predictions
+from ringfence.protocol import Pinball, pack
+from ringfence.sources import read_table
+from ringfence.sources.cells import as_cells
+from tests.model.test_export import model, table
 
 
 def evaluated(trained: Model, rmse: float | None) -> Model:
     """The model with a private evaluation that told this RMSE, or none."""
-    told = Figure(name="RMSE", value=rmse, low=None if rmse is None else 0.9 * rmse, high=rmse)
-    together = Evaluated(records=40, figures=(told,))
+    told = Metric(name="RMSE", value=rmse, low=None if rmse is None else 0.9 * rmse, high=rmse)
+    together = ModelMetrics(records=40, metrics=(told,))
     return trained.model_copy(
         update={"evaluation": EvaluationReport(unit="record", together=together, silos={"north": together})}
     )
@@ -104,10 +107,23 @@ def test_an_id_column_goes_before_and_one_that_is_not_there_is_refused() -> None
         with_ids(columns, cells, "ill", source="new.csv")
 
 
-def test_weights_are_told_with_the_largest_first() -> None:
-    trained = model("softmax", "kind")
-    sizes = [abs(weight) for _, _, weight in trained.by_size()]
-    assert sizes == sorted(sizes, reverse=True)
-    name, output, weight = trained.by_size()[0]
-    place, column = trained.plan.data.feature_names.index(name), trained.linear().classes.index(output)
-    assert trained.coefficients[place, column] == weight
+WRITTEN: dict[str, list[Any]] = {"patient": ["7", "8"], "cost": [0.1, 1 / 3]}
+
+
+def test_what_is_written_is_read_again_to_the_last_digit(tmp_path: Path) -> None:
+    for name in ("out.csv", "out.parquet"):
+        write_predictions(tmp_path / name, WRITTEN)
+        found = read_table(tmp_path / name)
+        assert as_cells(found["patient"]).texts() == WRITTEN["patient"]
+        assert as_cells(found["cost"]).numbers().tolist() == WRITTEN["cost"]
+    assert parquet.read_table(tmp_path / "out.parquet").to_pydict() == WRITTEN
+
+
+def test_a_cell_with_a_comma_is_quoted() -> None:
+    assert predictions_csv({"name": ["a,b"], "ill": ["yes"]}) == 'name,ill\n"a,b",yes\n'
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    for name in ("out.csv", "out.parquet"):
+        with pytest.raises(OutputError, match="could not be written"):
+            write_predictions(tmp_path / "nowhere" / name, WRITTEN)

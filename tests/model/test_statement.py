@@ -10,14 +10,12 @@ from pydantic import ValidationError
 from scipy.special import ndtr
 
 from ringfence.accounting.profiles import gaussian_epsilon
-from ringfence.local_shuffler import local_shuffler
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.guarantee import Guarantee, Observer, against_words
-from ringfence.protocol.plan import Plan
-from ringfence.statement import SiloGuarantee, Statement
-from ringfence.training import Silo, train
-from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from ringfence.federation.local_shuffler import local_shuffler
+from ringfence.federation.training import Silo, train
+from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.protocol import Guarantee, Observer, Plan, ShufflerChannel, against_words
 from tests.server.quadratics import make_plan
+from tests.shuffler.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import restaged
 
 
@@ -75,11 +73,7 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
     )
 
 
-def test_a_bet_by_what_was_only_used_or_claimed_says_so() -> None:
-    used = costing(at(1.0), all_runs=(at(1.5),)).model_copy(update={"used": ()})
-    text = words(Statement(make_plan(), {"s0": used}))
-    assert "(all runs on this data, used so far, not a guarantee: epsilon = 1.5, delta = 1e-06)" in text
-    assert "guarantee this over all runs on this data so far, if none was chosen by the results of another." in text
+def test_a_bet_by_what_a_plan_claims_is_about_this_run_alone() -> None:
     claimed = costing(at(1.0)).model_copy(update={"used": ()})
     assert "Epsilon and delta guarantee this for this run alone." in words(Statement(make_plan(), {"s0": claimed}))
 
@@ -206,49 +200,6 @@ def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -
 
 
 # As version 0.1.0 wrote it
-
-
-FORMER: dict[str, Any] = {
-    "records": 90,
-    "rounds": 3,
-    "epsilon": 1.0,
-    "delta": 1e-5,
-    "total_epsilon": 1.5,
-    "total_delta": 1e-5,
-    "alone_epsilon": 1.0,
-    "total_alone_epsilon": 1.5,
-}
-
-
-def test_what_0_1_0_wrote_of_own_noise_holds_against_anyone() -> None:
-    read = SiloGuarantee.model_validate(FORMER)
-    assert (read.records, read.rounds) == (90, 3)
-    assert read.this_run == (read.run,) == (Guarantee(epsilon=1.0, delta=1e-5, against="anyone"),)
-    assert read.all_runs == (read.total,) == (Guarantee(epsilon=1.5, delta=1e-5, against="anyone"),)
-    assert SiloGuarantee.model_validate(read.model_dump()) == read, "and is written in today's shape"
-
-
-def test_what_0_1_0_wrote_of_a_shuffled_run_holds_against_the_server_and_its_alone_against_anyone() -> None:
-    read = SiloGuarantee.model_validate({**FORMER, "alone_epsilon": 4.0, "total_alone_epsilon": 5.0})
-    assert [(cost.against, cost.epsilon) for cost in read.this_run] == [("server", 1.0), ("anyone", 4.0)]
-    assert [(cost.against, cost.epsilon) for cost in read.all_runs] == [("server", 1.5), ("anyone", 5.0)]
-    assert (read.run.against, read.total.epsilon) == ("server", 1.5)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"promise": 1.0}, {"epsilon": "1"}, {"total_delta": 0.0}, {"epsilon": None}, {"records": 2.5}, {"this_run": []}],
-    ids=str,
-)
-def test_a_crooked_guarantee_of_0_1_0_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        SiloGuarantee.model_validate({**FORMER, **change})
-
-
-@pytest.mark.parametrize("field", FORMER)
-def test_a_guarantee_of_0_1_0_with_a_gap_is_refused(field: str) -> None:
-    with pytest.raises(ValidationError):
-        SiloGuarantee.model_validate({name: value for name, value in FORMER.items() if name != field})
 
 
 def test_a_guarantee_needs_what_the_run_and_what_all_runs_cost() -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
-from ringfence.inference.coefficients import CoefficientInterval
+from ringfence.estimates.coefficients import CoefficientInterval
+from ringfence.model.statement import Statement
+from ringfence.model.summary import Summary, coefficients_in_table_units, require_level
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.encoding import encode_features
-from ringfence.protocol.schema import parse_schema
-from ringfence.statement import Statement
-from ringfence.summary import Summary, in_table_units, require_level
+from ringfence.protocol import parse_schema
+from ringfence.protocol.schema.encoding import encode_features
 
 NUMBER = {"type": "numeric", "lower": 10.0, "upper": 30.0}
 COLUMNS = {
@@ -28,7 +28,7 @@ def test_the_functions_predict_what_the_weights_do(intercept: float) -> None:
     """Without an intercept the first column with categories keeps all of them."""
     data = parse_schema({"columns": COLUMNS, "intercept": intercept}, target="cost")
     plan = make_plan(data, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
-    names, functions, offsets = in_table_units(plan)
+    names, functions, offsets = coefficients_in_table_units(plan)
     assert ("town=p" in names) == (intercept == 0.0)
     assert "ward=a" not in names
     weights = np.random.default_rng(1).normal(size=data.width)
@@ -45,7 +45,7 @@ def test_of_a_spline_the_first_function_is_left_out_as_of_categories() -> None:
     maps = [{"type": "spline", "columns": ["age"], "knots": [15.0, 20.0], "degree": 1}]
     data = parse_schema({"columns": COLUMNS, "maps": maps}, target="cost")
     plan = make_plan(data, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
-    names, functions, offsets = in_table_units(plan)
+    names, functions, offsets = coefficients_in_table_units(plan)
     weights = np.random.default_rng(1).normal(size=data.width)
     found = dict(zip(names, functions @ weights + offsets, strict=True))
     assert [name for name in names if name.startswith("age")] == [

@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
+from ringfence.planning.algorithm_choice import BOUNDED
 from ringfence.planning.explain import PAPER_NAMES, alternatives_table, as_data, explain_proposal
-from ringfence.planning.planner import BOUNDED
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD, Preconditioned
-from ringfence.protocol.losses import Hinge
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Hinge, MinibatchSGD, Preconditioned, Schema, parse_schema
 
 MEMBERS = [Member("north", 900, 4.0, 1e-6), Member("south", 900, 4.0, 1e-6)]
 
@@ -125,20 +123,23 @@ def test_the_next_best_is_named_where_there_is_one(schema: Schema) -> None:
 def test_it_is_said_what_a_survey_can_tell_from_its_noise_and_what_it_costs(schema: Schema) -> None:
     proposal = propose(schema, MEMBERS)
     lines = explain_proposal(proposal)
-    assert proposal.edge is not None
+    assert proposal.survey_resolution is not None
     assert f"{schema.width} features" in lines[1]
-    assert f"resolves directions down to {proposal.edge:.2g} of the largest second moment" in lines[1]
+    assert f"resolves directions down to {proposal.survey_resolution:.2g} of the largest second moment" in lines[1]
     assert "for 20% of the budget in squared shift" in lines[2]
 
 
 def test_it_is_said_why_no_survey_is_made_where_it_could_not_tell_two_directions_apart(schema: Schema) -> None:
     proposal = propose(schema, [Member("north", 20, 0.5, 1e-6)])
-    assert proposal.edge is not None
-    assert proposal.edge >= 1 / 2
+    assert proposal.survey_resolution is not None
+    assert proposal.survey_resolution >= 1 / 2
     what, why, basis = explain_proposal(proposal)
     assert what.startswith("preconditioned descent, along axes that the schema suggests: 12 rounds")
     assert "axes, clip and step by the schema" in what
-    assert f"its noise would reach {proposal.edge:.2g} of the largest second moment and hide all but one" in why
+    assert (
+        f"its noise would reach {proposal.survey_resolution:.2g} of the largest second moment and hide all but one"
+        in why
+    )
     assert "nothing is spent on them" in basis
     assert "no survey is made" not in explained(schema, algorithm="accelerated")[1]
 
@@ -148,8 +149,8 @@ def test_of_counts_a_schema_tells_too_little_so_that_bounds_choose_where_a_surve
     schema = parse_schema({"columns": {"a": number, "y": {**number, "upper": 100.0}}}, target="y")
     proposal = propose(schema, [Member("north", 20, 0.5, 1e-6)], PlanRequest(loss="poisson"))
     assert proposal.plan.algorithm.name in BOUNDED
-    assert proposal.edge is not None
-    assert f"the noise of its survey reaches {proposal.edge:.2g}" in explain_proposal(proposal)[1]
+    assert proposal.survey_resolution is not None
+    assert f"the noise of its survey reaches {proposal.survey_resolution:.2g}" in explain_proposal(proposal)[1]
 
 
 def test_of_many_features_means_are_surveyed_unless_noise_would_hide_them() -> None:
@@ -157,12 +158,14 @@ def test_of_many_features_means_are_surveyed_unless_noise_would_hide_them() -> N
     schema = parse_schema({"columns": {**{f"x{i}": number for i in range(1100)}, "y": number}}, target="y")
     for records, surveyed in ((20_000, True), (200, False)):
         proposal = propose(schema, [Member("north", records, 1.0, 1e-6)])
-        assert proposal.edge is not None
-        assert (proposal.edge < 1 / 2) == surveyed
+        assert proposal.survey_resolution is not None
+        assert (proposal.survey_resolution < 1 / 2) == surveyed
         assert proposal.plan.algorithm == Preconditioned(axes="rank-one")
-        assert (proposal.plan.stages[0].question.name == "feature-means") == surveyed
+        assert (proposal.plan.stages[0].query.name == "feature-means") == surveyed
         why = explain_proposal(proposal)[1]
-        assert (f"resolves the direction of the features' mean down to {proposal.edge:.2g}" in why) == surveyed
+        assert (
+            f"resolves the direction of the features' mean down to {proposal.survey_resolution:.2g}" in why
+        ) == surveyed
 
 
 def test_the_edge_falls_with_records_and_budget_and_at_one_half_a_survey_is_made(schema: Schema) -> None:
@@ -171,8 +174,8 @@ def test_the_edge_falls_with_records_and_budget_and_at_one_half_a_survey_is_made
         for epsilon in (0.5, 2.0):
             proposal = propose(schema, [Member("north", records, epsilon, 1e-6)])
             assert proposal.plan.algorithm.name == "preconditioned"
-            assert proposal.edge is not None
-            taken.append((proposal.edge, proposal.plan.training_numbers[0] > 0))
+            assert proposal.survey_resolution is not None
+            taken.append((proposal.survey_resolution, proposal.plan.training_numbers[0] > 0))
     assert {edge < 1 / 2 for edge, _ in taken} == {True, False}
     assert all(surveyed == (edge < 1 / 2) for edge, surveyed in taken)
 

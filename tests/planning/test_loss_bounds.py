@@ -21,12 +21,12 @@ DISTANCE = float(np.linalg.norm(START))
 
 
 def accelerated_run(
-    gradient: Callable[[Floats], Floats], start: Floats, noises: Floats, pace: float, mu: float = 0.0
+    gradient: Callable[[Floats], Floats], start: Floats, noises: Floats, upsilon: float, mu: float = 0.0
 ) -> Floats:
     """Algorithm 1 of the paper over the whole space, with α_r = 2/(r+1) and η_r = 4υ/(r(r+1)); the minimum is at 0."""
     w = mean = start
     for r, noise in enumerate(noises, start=1):
-        a, e = 2 / (r + 1), 4 * pace / (r * (r + 1))
+        a, e = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
         scale = e + (1 - a**2) * mu
         middle = (1 - a) * (mu + e) / scale * mean + a * ((1 - a) * mu + e) / scale * w
         w = (a * mu * middle + ((1 - a) * mu + e) * w - a * (gradient(middle) + noise)) / (mu + e)
@@ -61,14 +61,14 @@ def slope(w: Floats) -> Floats:
 @pytest.mark.parametrize("variance", [0.0, 0.01, 4.0])
 def test_the_accelerated_bound_holds_at_its_best_pace(rounds: int, variance: float) -> None:
     known = {"smoothness": 2.0, "distance": DISTANCE, "rounds": rounds, "variance": variance}
-    pace = loss_bounds.accelerated_pace(**known)  # type: ignore[arg-type]
-    exact = expected_gap(lambda w, noises: accelerated_run(slope, w, noises, pace), rounds, variance)
+    upsilon = loss_bounds.accelerated_upsilon(**known)  # type: ignore[arg-type]
+    exact = expected_gap(lambda w, noises: accelerated_run(slope, w, noises, upsilon), rounds, variance)
     best = loss_bounds.accelerated_best(**known)  # type: ignore[arg-type]
     assert exact <= best
     simple = 8 * DISTANCE**2 / (rounds * (rounds + 1)) + 2 * math.sqrt(2 / 3 * variance / rounds) * DISTANCE
     assert best <= simple * 1.4  # the simple form drops (R+1)(2R+1) ≤ 6R², which matters for R = 1 only
-    for other in (1.3 * pace, max(4.0, pace / 1.3)):
-        assert best <= loss_bounds.accelerated(distance=DISTANCE, pace=other, rounds=rounds, variance=variance)
+    for other in (1.3 * upsilon, max(4.0, upsilon / 1.3)):
+        assert best <= loss_bounds.accelerated(distance=DISTANCE, upsilon=other, rounds=rounds, variance=variance)
 
 
 @pytest.mark.parametrize("rounds", [1, 5, 50, 300])
@@ -118,7 +118,7 @@ def test_every_stage_of_the_corrected_schedule_halves_the_gap(rounds: int, varia
     def run(w: Floats, noises: Floats) -> Floats:
         begin = 0
         for stage in plan.stages:
-            w = accelerated_run(slope, w, noises[begin : begin + stage.rounds], stage.pace, mu=inside)
+            w = accelerated_run(slope, w, noises[begin : begin + stage.rounds], stage.upsilon, mu=inside)
             begin += stage.rounds
         return w
 
@@ -127,7 +127,7 @@ def test_every_stage_of_the_corrected_schedule_halves_the_gap(rounds: int, varia
         least = max(4 * math.sqrt(2 * 2.0 / 0.05), 128 * variance / (3 * 0.05 * gap / 2 ** (k + 1)))
         assert length >= least
         product_above = length * (length + 1) * (length + 2)
-        assert stage.pace == pytest.approx(
+        assert stage.upsilon == pytest.approx(
             max(4.0, math.sqrt(0.05 * variance * product_above / (3 * gap / 2 ** (k - 1))))
         )
 
@@ -245,9 +245,9 @@ def test_the_localized_bound_holds_for_the_population_risk_of_simulated_heteroge
     w = np.zeros((runs, d))
     for phase in plan.phases:
         counts = random.multinomial(phase.records, np.full(20, 1 / 20), size=(runs, silos)).astype(np.float64)
-        start, point, mean, lam, pace = w, w, w, phase.penalty, 0.25 + phase.penalty
+        start, point, mean, lam, upsilon = w, w, w, phase.penalty, 0.25 + phase.penalty
         for r in range(1, phase.rounds + 1):
-            a, e = 2 / (r + 1), 4 * pace / (r * (r + 1))
+            a, e = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
             scale = e + (1 - a**2) * lam
             middle = (1 - a) * (lam + e) / scale * mean + a * ((1 - a) * lam + e) / scale * point
             noise = random.normal(scale=phase.sigma / math.sqrt(silos), size=(runs, d))

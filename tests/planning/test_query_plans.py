@@ -1,4 +1,4 @@
-"""A plan that asks for second moments around a model's weights: of all records, for each silo's whole budget."""
+"""Plans of one query: least noise for each silo's budget, and what is refused."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,44 @@ import pytest
 from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import PlanError
 from ringfence.planning.propose import make_plan
+from ringfence.planning.query_plans import SUMMARY_ROUNDS, make_query_plan, make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.summaries import ROUNDS, make_summary
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import SecondMoments
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Full, OwnNoise, Plan, Schema, SecondMoments, Statistics, pack, parse_schema
+from ringfence.protocol.plan.plan import EVERYBODY
+from tests.support import renoised
 
+COUNTS = Statistics(columns=("a", "b"))
 MEMBERS = [Member("north", 4000, 2.0, 1e-6), Member("south", 900, 0.5)]
+
+
+def test_it_asks_one_query_once_of_everybody_about_all_records(schema: Schema) -> None:
+    plan = make_query_plan(schema, MEMBERS, COUNTS)
+    (stage,) = plan.stages
+    assert (stage.query, stage.rounds, stage.sampling) == (COUNTS, 1, Full())
+    assert (stage.channel, stage.participation) == (OwnNoise(), EVERYBODY)
+    assert (plan.rounds, plan.steps) == (1, 0)
+    assert [terms.stages[0].batch for terms in plan.silos] == [4000, 900]
+    assert [terms.weight for terms in plan.silos] == pytest.approx([40 / 49, 9 / 49])
+
+
+def test_it_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
+    plan = make_query_plan(schema, MEMBERS, COUNTS)
+    for terms, member in zip(plan.silos, MEMBERS, strict=True):
+        (promised,) = terms.guarantees
+        assert (promised.epsilon, promised.delta, promised.against) == (member.epsilon, member.allowed_delta, "anyone")
+        assert 0.999 * promised.epsilon <= cost(plan_events(plan, terms), promised) <= promised.epsilon
+        less = renoised(plan, terms.name, sigma=terms.stages[0].sigma * 0.999)
+        assert cost(plan_events(less, less.silos[plan.silos.index(terms)]), promised) > promised.epsilon
+
+
+def test_two_surveys_are_two_runs_unless_they_are_named(schema: Schema) -> None:
+    assert make_query_plan(schema, MEMBERS, COUNTS).digest() != make_query_plan(schema, MEMBERS, COUNTS).digest()
+    assert make_query_plan(schema, MEMBERS, COUNTS, run="one") == make_query_plan(schema, MEMBERS, COUNTS, run="one")
+
+
+def test_members_that_make_no_plan_are_refused_in_a_sentence(schema: Schema) -> None:
+    with pytest.raises(PlanError, match="No plan can be made from this: two silos have the same name"):
+        make_query_plan(schema, [Member("twin", 40, 1.0)] * 2, COUNTS)
 
 
 def trained(schema: Schema, loss: str | None = None) -> Plan:
@@ -22,10 +52,10 @@ def trained(schema: Schema, loss: str | None = None) -> Plan:
 
 def test_it_asks_all_records_and_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
     before = trained(schema, loss="logistic")
-    plan = make_summary(before, pack(np.zeros(before.dimension)), MEMBERS)
+    plan = make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
     (stage,) = plan.stages
-    assert isinstance(stage.question, SecondMoments)
-    assert (stage.rounds, stage.section, plan.steps) == (ROUNDS, None, 0)
+    assert isinstance(stage.query, SecondMoments)
+    assert (stage.rounds, stage.section, plan.steps) == (SUMMARY_ROUNDS, None, 0)
     assert [terms.stages[0].batch for terms in plan.silos] == [4000, 900]
     for terms in plan.silos:
         assert 0.999 * terms.guarantee.epsilon <= cost(plan_events(plan, terms), terms.guarantee)
@@ -35,7 +65,7 @@ def test_it_asks_all_records_and_spends_every_silo_s_budget_and_no_more(schema: 
 def test_a_loss_without_curvature_is_refused_in_a_sentence(schema: Schema) -> None:
     before = trained(schema, loss="hinge")
     with pytest.raises(PlanError, match="the hinge loss has no second moments to ask for"):
-        make_summary(before, pack(np.zeros(before.dimension)), MEMBERS)
+        make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
 
 
 @pytest.mark.parametrize("second", ["town", "curved"])
@@ -50,7 +80,7 @@ def test_interactions_that_add_up_to_other_features_are_refused_with_the_remedy(
     maps = [{"type": "spline", "columns": ["curved"]}, {"type": "interaction", "columns": ["age", second]}]
     before = trained(parse_schema({"columns": columns, "maps": maps}, target="cost"))
     with pytest.raises(PlanError, match="Train a model without that interaction"):
-        make_summary(before, pack(np.zeros(before.dimension)), MEMBERS)
+        make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
 
 
 def test_more_features_than_the_budgets_can_carry_are_refused_before_anything_is_spent() -> None:
@@ -58,4 +88,4 @@ def test_more_features_than_the_budgets_can_carry_are_refused_before_anything_is
     wide = parse_schema({"columns": columns}, target="x00")
     before = trained(wide)
     with pytest.raises(PlanError, match=r"with 40 features the noise .* Allow a larger epsilon"):
-        make_summary(before, pack(np.zeros(before.dimension)), MEMBERS)
+        make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)

@@ -7,17 +7,14 @@ import pytest
 
 from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import AccountingError, PlanError, RingfenceError
-from ringfence.planning.planner import METHODS
+from ringfence.planning.algorithm_choice import METHODS
 from ringfence.planning.propose import Proposal, propose, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage, Phase, Restart
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.sampling import SAMPLING_NAMES
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Accelerated, Localized, MultiStage, Phase, Restart, Schema, WholeSpace, parse_schema
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 EVEN = [Member(f"silo {i}", 400, 2.0, 1e-6) for i in range(4)]
-RESTARTS = MultiStage(smoothness=1.0, stages=(Restart(rounds=3, pace=1.0), Restart(rounds=4, pace=2.0)))
+RESTARTS = MultiStage(smoothness=1.0, stages=(Restart(rounds=3, upsilon=1.0), Restart(rounds=4, upsilon=2.0)))
 PHASES = Localized(smoothness=1.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=4, penalty=1.0)))
 
 
@@ -32,31 +29,19 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "multi-stage"}, "give a ridge"),
     ({"algorithm": "multi-stage", "ridge": 0.01, "rounds": 5}, "ask for more rounds"),
     ({"algorithm": "localized", "sampling": "full"}, "leave the sampling out"),
-    (
-        {"algorithm": "minibatch-sgd", "survey": True},
-        "Only the accelerated and the",
-    ),
+    ({"algorithm": "minibatch-sgd", "survey": True}, "Only the accelerated and the"),
+    ({"sampling": "phased", "survey": True}, "leave it out"),
     ({"sampling": "one-pass", "rounds": 78}, "the smallest silo has 61: ask for fewer rounds"),
     ({"sampling": "one-pass", "rounds": 10, "batch": 50}, "one pass of 10 rounds of 50 records needs more"),
     ({"step": 0.1, "algorithm": "accelerated"}, "leave the step out"),
     ({"step": 0.0}, "step: Input should be greater than 0"),
-    ({"step": 0.1, "rounds": -1}, "at least one round"),
     ({"correlation": 0.5}, "correlated noise needs one-pass sampling"),
     ({"correlation": 0.5, "sampling": "fixed"}, "correlated noise needs one-pass sampling"),
     ({"correlation": 1.0, "sampling": "one-pass"}, "correlation: Input should be less than 1"),
     ({"batch": 5, "algorithm": "localized"}, "leave the batch out"),
     ({"batch": 5, "sampling": "full"}, "leave the batch out, or choose poisson"),
-    ({"batch": 0, "sampling": "fixed"}, "batch must be a whole number of at least 1"),
     ({"batch": 301, "sampling": "fixed"}, "lower the batch"),
-    *[({"clip": bad}, "The clip must be a positive number") for bad in (0.0, -1.0, math.nan, math.inf, 1e-320)],
-    *[({"distance": bad}, "The distance must be a positive number") for bad in (0.0, -1.0, math.nan, math.inf, 1e300)],
-    *[({"ridge": bad}, "The ridge must be 0 or a positive number") for bad in (-1.0, math.nan, math.inf)],
-    *[({which: bad}, "at least one round") for which in ("rounds", "most_rounds") for bad in (0, -3)],
     ({"rounds": 10**7 + 1}, "rounds: Input should be less than or equal to 10000000"),
-    ({"sampling": "some"}, f"one of {', '.join(SAMPLING_NAMES)}, not 'some'"),
-    ({"risk": "some"}, "one of empirical, population, not 'some'"),
-    ({"average": "some"}, "one of weighted, last, tail, not 'some'"),
-    ({"weights": "some"}, "one of records, equal, noise, not 'some'"),
     ({"loss": "ramp"}, "There is no loss 'ramp'; choose one of logistic, "),
     ({"loss": "squared"}, "does not fit the target"),
     ({"loss": "pinball", "quantile": 1.0}, "quantile: Input should be less than 1"),

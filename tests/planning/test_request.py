@@ -13,13 +13,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from ringfence.cli.main import app
-from ringfence.cli.options import takes_plan_request
+from ringfence.cli.options import takes_request_objects
 from ringfence.errors import PlanError
-from ringfence.planning.request import Member, Option, PlanRequest, Risk, Trust, Weights, clear_refusals
-from ringfence.protocol.algorithms import Average
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import EVERYBODY, Participation
-from ringfence.protocol.sampling import SAMPLING_NAMES, OnePass, Phased
+from ringfence.planning.options import Option
+from ringfence.planning.request import Member, PlanRequest, Risk, Trust, Weights, clear_refusals
+from ringfence.protocol import Average, OnePass, Participation, Phased, PublicKeys
+from ringfence.protocol.plan.plan import EVERYBODY
+from ringfence.protocol.plan.sampling import SAMPLING_NAMES
 
 FIELDS = {field.name: field for field in dataclasses.fields(PlanRequest)}
 OPTIONS: dict[str, Option] = {
@@ -76,7 +76,10 @@ def test_a_choice_is_one_of_those_that_there_are(name: str) -> None:
         *[({which: count}, "at least one round") for which in ("rounds", "most_rounds") for count in (0, -3)],
         ({"batch": 0}, "at least 1"),
         ({"rounds": 3, "most_rounds": 5}, "Give either the exact number of rounds"),
-        *[({"clip": bad}, "The clip must be a positive number") for bad in (0.0, -1.0, math.nan, math.inf, 1e-320)],
+        *[
+            ({"clip": bad}, "The clip must be a positive number")
+            for bad in (0.0, -1.0, math.nan, math.inf, 1e-320, 1e300)
+        ],
         *[({"distance": bad}, "The distance must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, 1e300)],
         *[({"ridge": bad}, "The ridge must be 0 or a positive number") for bad in (-1.0, math.nan, math.inf)],
         *[({"lasso": bad}, "The lasso must be 0 or a positive number") for bad in (-1.0, math.nan, math.inf)],
@@ -98,12 +101,6 @@ def test_members_have_the_budgets_that_were_asked_for() -> None:
     ]
 
 
-def test_members_count_by_their_records_unless_all_are_to_count_the_same() -> None:
-    sizes = {"a": 100, "b": 200, "c": 300, "d": 400}
-    assert {member.weight for member in PlanRequest(epsilon=1.0).members(sizes)} == {None}
-    assert {member.weight for member in PlanRequest(epsilon=1.0, weights="equal").members(sizes)} == {0.25}
-
-
 def test_without_an_epsilon_nobody_knows_what_members_allow() -> None:
     with pytest.raises(PlanError, match="give the request an epsilon"):
         PlanRequest().members({"a": 100})
@@ -122,11 +119,11 @@ def test_a_member_s_batch_is_the_rule_s_or_a_refusal_for_whoever_asked() -> None
 
 
 def test_how_many_silos_are_asked_is_said_by_number_or_by_a_rule() -> None:
-    assert PlanRequest().asked() == EVERYBODY
-    assert PlanRequest(available=2).asked() == Participation(silos=2)
-    assert PlanRequest(participation=Participation(probability=0.5)).asked() == Participation(probability=0.5)
+    assert PlanRequest().silos_per_round() == EVERYBODY
+    assert PlanRequest(available=2).silos_per_round() == Participation(silos=2)
+    assert PlanRequest(participation=Participation(probability=0.5)).silos_per_round() == Participation(probability=0.5)
     with pytest.raises(PlanError, match="No plan can be made from this: silos: "):
-        PlanRequest(available=0).asked()
+        PlanRequest(available=0).silos_per_round()
 
 
 def test_a_document_s_own_refusal_becomes_a_sentence_for_whoever_asked_and_other_errors_pass() -> None:
@@ -228,7 +225,7 @@ def test_what_is_said_on_the_command_line_is_asked_for_and_nothing_else(
     commands = typer.Typer()
 
     @commands.command()
-    @takes_plan_request
+    @takes_request_objects
     def ask(request: PlanRequest) -> None:
         asked.append(request)
 

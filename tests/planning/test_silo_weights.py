@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 
 from ringfence.accounting.calibrate import gaussian_shift
+from ringfence.model.statement import SiloGuarantee, Statement
 from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest, Weights
-from ringfence.planning.weighting import BETWEEN, GATHERED, expected_error, weights_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.prospects import weighting
-from ringfence.protocol.schema import Schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.review import review
-from ringfence.statement import SiloGuarantee, Statement
+from ringfence.planning.silo_weights import BETWEEN, GATHERED, expected_error, silo_weights
+from ringfence.protocol import Plan, Schema
+from ringfence.protocol.plan.prospects import weighting
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator.review import review
 
 STRICT = [Member("strict", 1000, 0.1, 1e-6), Member("one", 1000, 3.0, 1e-6), Member("other", 1000, 3.0, 1e-6)]
 MIXED = [Member(f"silo {epsilon}", 1000, epsilon, 1e-6) for epsilon in (0.3, 1.0, 3.0, 8.0)]
@@ -30,7 +29,7 @@ def shifts(members: list[Member]) -> list[float]:
 
 
 def shares(members: list[Member], asked: Weights | None, dimension: int = 20) -> tuple[float, ...]:
-    return weights_of(members, shifts(members), dimension, asked)
+    return silo_weights(members, shifts(members), dimension, asked)
 
 
 def variances(members: list[Member], dimension: int) -> list[float]:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import Plan, pack
 
 Edits = dict[str, Any]
 
@@ -19,27 +18,27 @@ LEFT_OUT = object()
 """What an edit puts where a field is to be left out."""
 
 GRADIENT: dict[str, Any] = {
-    "question": {"name": "gradient", "clip": 1.5},
+    "query": {"name": "gradient", "clip": 1.5},
     "rounds": 20,
     "sampling": {"name": "fixed"},
     "channel": {"name": "own-noise", "correlation": 0.0},
     "participation": {"silos": 1, "probability": None},
 }
 CURVATURE: dict[str, Any] = {
-    "question": {"name": "curvature", "margin": 2.0},
+    "query": {"name": "curvature", "margin": 2.0},
     "rounds": 1,
     "sampling": {"name": "full"},
     "channel": {"name": "own-noise", "correlation": 0.0},
     "participation": {"silos": None, "probability": None},
 }
 SECOND_MOMENTS: dict[str, Any] = CURVATURE | {
-    "question": {"name": "second-moments", "start": pack(np.zeros(5)), "pilots": 1},
+    "query": {"name": "second-moments", "start": pack(np.zeros(5)), "pilots": 1},
     "rounds": 3,
 }
-MOMENTS: dict[str, Any] = CURVATURE | {"question": {"name": "moments", "bound": "separate"}}
+MEANS: dict[str, Any] = CURVATURE | {"query": {"name": "feature-means"}}
 
 DOCUMENT: dict[str, Any] = {
-    "format": 2,
+    "format": 1,
     "run": "trial-1",
     "data": {
         "columns": {
@@ -68,7 +67,6 @@ DOCUMENT: dict[str, Any] = {
     "stages": [GRADIENT],
     "adjacency": "replace-one",
     "unit": "record",
-    "sums": "exact",
     "silos": [
         {
             "name": "north",
@@ -100,19 +98,18 @@ def before(first: dict[str, Any], *sigmas: float) -> Edits:
 
 
 SURVEY: Edits = before(CURVATURE, 1.0, 1.1)
-SURVEY_OF_MOMENTS: Edits = before(MOMENTS, 1.0, 1.1)
-MOMENTS_ONLY: Edits = {
-    "stages": [MOMENTS],
+SURVEY_OF_MEANS: Edits = before(MEANS, 1.0, 1.1)
+MEANS_ONLY: Edits = {
+    "stages": [MEANS],
     "silos.0.stages": [{"batch": 40, "sigma": 1.0}],
     "silos.1.stages": [{"batch": 60, "sigma": 1.0}],
 }
-COUNTED: Edits = MOMENTS_ONLY | {
+COUNTED: Edits = MEANS_ONLY | {
     "stages": [
-        CURVATURE
-        | {"question": {"name": "statistics", "columns": ["age", "town"], "cross": [["age", "town"]], "bins": 8}}
+        CURVATURE | {"query": {"name": "statistics", "columns": ["age", "town"], "cross": [["age", "town"]], "bins": 8}}
     ],
 }
-CURVED: Edits = MOMENTS_ONLY | {
+CURVED: Edits = MEANS_ONLY | {
     "training": LEFT_OUT,
     "data.columns.ill": {
         "type": "categorical",
@@ -122,9 +119,7 @@ CURVED: Edits = MOMENTS_ONLY | {
         "scale": 1.0,
         "missing": None,
     },
-    "stages": [
-        CURVATURE | {"question": {"name": "survival-curve", "time": "age", "event": "ill", "cuts": [20.0, 50.0]}}
-    ],
+    "stages": [CURVATURE | {"query": {"name": "survival-curve", "time": "age", "event": "ill", "cuts": [20.0, 50.0]}}],
 }
 EVALUATED: Edits = {
     "held_out": 0.2,
@@ -132,7 +127,7 @@ EVALUATED: Edits = {
         GRADIENT | {"sampling": {"name": "full"}, "section": "training"},
         CURVATURE
         | {
-            "question": {"name": "evaluation", "weights": None, "against": None},
+            "query": {"name": "evaluation", "weights": None, "against": None},
             "rounds": 2,
             "section": "held-out",
         },
@@ -140,37 +135,37 @@ EVALUATED: Edits = {
     "silos.0.stages": [{"batch": 32, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
     "silos.1.stages": [{"batch": 48, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
 }
-EVALUATED_ONLY: Edits = MOMENTS_ONLY | {
+EVALUATED_ONLY: Edits = MEANS_ONLY | {
     "training": LEFT_OUT,
     "model_loss": {"name": "huber", "threshold": 0.5},
-    "stages": [CURVATURE | {"question": {"name": "evaluation", "weights": pack(np.zeros(5)), "against": None}}],
+    "stages": [CURVATURE | {"query": {"name": "evaluation", "weights": pack(np.zeros(5)), "against": None}}],
 }
 COMPARED: Edits = {
     "training": LEFT_OUT,
     "model_loss": {"name": "huber", "threshold": 0.5},
     "held_out": 0.2,
     "stages": [
-        CURVATURE | {"question": {"name": "comparison", "models": 3, "part": part}, "section": "held-out"}
+        CURVATURE | {"query": {"name": "comparison", "models": 3, "part": part}, "section": "held-out"}
         for part in ("sizes", "losses")
     ],
     "silos.0.stages": [{"batch": 8, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
     "silos.1.stages": [{"batch": 12, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
 }
-SECOND_MOMENTS_ONLY: Edits = MOMENTS_ONLY | {"stages": [SECOND_MOMENTS], "training.loss": {"name": "squared"}}
+SECOND_MOMENTS_ONLY: Edits = MEANS_ONLY | {"stages": [SECOND_MOMENTS], "training.loss": {"name": "squared"}}
 FULL: Edits = {"stages.0.sampling.name": "full", "silos.0.stages.0.batch": 40, "silos.1.stages.0.batch": 60}
 POISSON: Edits = {"stages.0.sampling.name": "poisson"}
 ONE_PASS: Edits = {"stages.0.sampling.name": "one-pass", "stages.0.rounds": 4}
 CORRELATED: Edits = ONE_PASS | {"stages.0.channel.correlation": 0.5}
 ACCELERATED: Edits = {
     "training.algorithm": {
-        "name": "accelerated", "smoothness": 5.0, "pace": 1.0, "penalty": 0.1, "average": "weighted",
+        "name": "accelerated", "smoothness": 5.0, "upsilon": 1.0, "penalty": 0.1, "average": "weighted",
     }
 }  # fmt: skip
 RESTARTED: Edits = {
     "training.algorithm": {
         "name": "multi-stage",
         "smoothness": 5.0,
-        "stages": [{"rounds": 12, "pace": 10.0}, {"rounds": 8, "pace": 20.0}],
+        "stages": [{"rounds": 12, "upsilon": 10.0}, {"rounds": 8, "upsilon": 20.0}],
         "penalty": 0.1,
         "average": "weighted",
     }
@@ -244,8 +239,8 @@ SURVEYED_AND_SHUFFLED: Edits = {
 PRECONDITIONED: Edits = FULL | {
     "training.algorithm": {"name": "preconditioned", "momentum": 0.5},
     "stages": [
-        CURVATURE | {"question": {"name": "feature-moments"}, "rounds": 2},
-        CURVATURE | {"question": {"name": "preconditioned-gradient"}, "rounds": 12},
+        CURVATURE | {"query": {"name": "feature-moments"}, "rounds": 2},
+        CURVATURE | {"query": {"name": "preconditioned-gradient"}, "rounds": 12},
     ],
     "silos.0.stages": [{"batch": 40, "sigma": 1.0}, {"batch": 40, "sigma": 1.0}],
     "silos.1.stages": [{"batch": 60, "sigma": 1.0}, {"batch": 60, "sigma": 1.0}],
@@ -254,8 +249,8 @@ PRECONDITIONED: Edits = FULL | {
 RANK_ONE: Edits = PRECONDITIONED | {
     "training.algorithm": {"name": "preconditioned", "momentum": 0.5, "axes": "rank-one"},
     "stages": [
-        CURVATURE | {"question": {"name": "feature-means"}, "rounds": 2},
-        CURVATURE | {"question": {"name": "preconditioned-gradient", "axes": "rank-one"}, "rounds": 12},
+        CURVATURE | {"query": {"name": "feature-means"}, "rounds": 2},
+        CURVATURE | {"query": {"name": "preconditioned-gradient", "axes": "rank-one"}, "rounds": 12},
     ],
 }
 
@@ -321,8 +316,8 @@ KINDS: dict[str, Edits] = {
     "one-pass": ONE_PASS,
     "correlated": CORRELATED,
     "surveyed": SURVEY,
-    "surveyed for moments": SURVEY_OF_MOMENTS,
-    "moments only": MOMENTS_ONLY,
+    "surveyed for means": SURVEY_OF_MEANS,
+    "means only": MEANS_ONLY,
     "counted": COUNTED,
     "counted, and nothing trained": COUNTED | {"training": LEFT_OUT},
     "counted, and nothing predicted": COUNTED | {"training": LEFT_OUT, "data.target": LEFT_OUT},

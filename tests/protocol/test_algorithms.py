@@ -5,20 +5,22 @@ from typing import Any
 
 import pytest
 
-from ringfence.protocol.algorithms import (
+from ringfence.protocol import (
     Accelerated,
     AlgorithmSpec,
+    Full,
     Localized,
     MinibatchSGD,
     MultiStage,
+    OnePass,
     Phase,
+    Phased,
     Restart,
-    tail_begins,
 )
-from ringfence.protocol.sampling import Full, OnePass, Phased
+from ringfence.protocol.plan.algorithms import tail_begins
 from tests.protocol.plan_document import (
     LOCALIZED,
-    MOMENTS_ONLY,
+    MEANS_ONLY,
     RESTARTED,
     SURVEY,
     Edits,
@@ -29,7 +31,7 @@ from tests.protocol.plan_document import (
 )
 
 PHASES = Localized(smoothness=5.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8)))
-RESTARTS = MultiStage(smoothness=5.0, stages=(Restart(rounds=12, pace=10.0), Restart(rounds=8, pace=30.0)))
+RESTARTS = MultiStage(smoothness=5.0, stages=(Restart(rounds=12, upsilon=10.0), Restart(rounds=8, upsilon=30.0)))
 ALGORITHMS: list[AlgorithmSpec] = [MinibatchSGD(step=0.1), Accelerated(smoothness=5.0), RESTARTS, PHASES]
 every_algorithm = pytest.mark.parametrize("spec", ALGORITHMS, ids=lambda spec: spec.name)
 
@@ -43,7 +45,7 @@ def test_an_average_over_no_round_is_refused() -> None:
     assert "lower `skip`" in refusal(edited(SURVEY | {"training.algorithm.skip": 20})), (
         "a survey's round does not count"
     )
-    assert plan_of(MOMENTS_ONLY).steps == 0, "where nothing is trained, nothing is averaged"
+    assert plan_of(MEANS_ONLY).steps == 0, "where nothing is trained, nothing is averaged"
 
 
 @pytest.mark.parametrize("rounds", [19, 21])
@@ -124,7 +126,7 @@ def test_minibatch_sgd_averages_by_leaving_rounds_out() -> None:
 
 
 def test_a_survey_betters_all_steps_but_given_ones() -> None:
-    assert [spec.takes_survey() for spec in ALGORITHMS] == [False, True, True, True]
+    assert [spec.takes_survey for spec in ALGORITHMS] == [False, True, True, True]
 
 
 # What the server runs
@@ -132,12 +134,12 @@ def test_a_survey_betters_all_steps_but_given_ones() -> None:
 
 def test_the_pace_is_what_the_noise_asks_for_and_no_less_than_smoothness_demands() -> None:
     """υ ≥ 2β without strong convexity, υ ≥ β with some, in one run; the paper's restarts have υ ≥ 2β."""
-    assert [run.pace for run in Accelerated(smoothness=5.0).recursions(20, 0.0, 5.0)] == [10.0]
-    assert [run.pace for run in Accelerated(smoothness=5.0).recursions(20, 1.0, 5.0)] == [6.0]
-    assert [run.pace for run in Accelerated(smoothness=5.0, pace=50.0).recursions(20, 1.0, 5.0)] == [50.0]
-    assert [run.pace for run in Accelerated(smoothness=5.0).recursions(20, 0.0, 2.0)] == [4.0], "as a survey found"
-    assert [run.pace for run in RESTARTS.recursions(20, 1.0, 5.0)] == [12.0, 30.0]
-    assert [run.pace for run in PHASES.recursions(5, 0.0, 5.0)] == [5.1, 5.8]
+    assert [run.upsilon for run in Accelerated(smoothness=5.0).recursions(20, 0.0, 5.0)] == [10.0]
+    assert [run.upsilon for run in Accelerated(smoothness=5.0).recursions(20, 1.0, 5.0)] == [6.0]
+    assert [run.upsilon for run in Accelerated(smoothness=5.0, upsilon=50.0).recursions(20, 1.0, 5.0)] == [50.0]
+    assert [run.upsilon for run in Accelerated(smoothness=5.0).recursions(20, 0.0, 2.0)] == [4.0], "as a survey found"
+    assert [run.upsilon for run in RESTARTS.recursions(20, 1.0, 5.0)] == [12.0, 30.0]
+    assert [run.upsilon for run in PHASES.recursions(5, 0.0, 5.0)] == [5.1, 5.8]
 
 
 def test_phases_pull_towards_where_each_began_and_restarts_to_where_all_began() -> None:
@@ -150,7 +152,7 @@ def test_phases_pull_towards_where_each_began_and_restarts_to_where_all_began() 
     [
         ({}, "step 0.1, momentum 0.5"),
         ({"training.algorithm.momentum": 0.0}, "step 0.1"),
-        ({"training.algorithm": {"name": "accelerated", "smoothness": 5.0}, "training.ridge": 0.0}, "pace 10"),
+        ({"training.algorithm": {"name": "accelerated", "smoothness": 5.0}, "training.ridge": 0.0}, "upsilon 10"),
         (RESTARTED, "stages of 12, 8"),
         (LOCALIZED, "phases of 3, 2"),
     ],
@@ -164,5 +166,5 @@ def test_an_algorithm_says_in_a_few_words_which_steps_it_takes(edits: Edits, wor
 def test_a_pace_that_a_survey_may_lower_is_said_to_be_at_most_so_large() -> None:
     spec = {"training.algorithm": {"name": "accelerated", "smoothness": 5.0, "penalty": 0.1}}
     plain, surveyed = plan_of(spec), plan_of(SURVEY, spec)
-    assert plain.algorithm.words(plain) == "pace 5.11, penalty 0.1"
-    assert surveyed.algorithm.words(surveyed) == "pace at most 5.11, penalty 0.1"
+    assert plain.algorithm.words(plain) == "upsilon 5.11, penalty 0.1"
+    assert surveyed.algorithm.words(surveyed) == "upsilon at most 5.11, penalty 0.1"

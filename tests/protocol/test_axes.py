@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ringfence.protocol.axes import Axes, AxesForm, MatrixAxes, RankOneAxes, axes_length, unpacked
+from ringfence.protocol import Axes, MatrixAxes, RankOneAxes
+from ringfence.protocol.axes import AxesForm, axes_length, unpacked
 
 WIDTH = 7
 

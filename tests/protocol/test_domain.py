@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import Ball, Box, WholeSpace
+from ringfence.protocol import Ball, Box, FloatArray, WholeSpace
 
 AnyDomain = Ball | Box | WholeSpace
 
@@ -90,15 +89,6 @@ def test_the_origin_where_training_starts_is_a_member(domain: AnyDomain) -> None
     assert domain.contains(np.zeros(3))
 
 
-def test_a_point_beyond_a_ball_lands_on_its_sphere_in_the_same_direction() -> None:
-    np.testing.assert_allclose(Ball(radius=2.0).project(np.array([3.0, -4.0])), [1.2, -1.6])
-
-
-def test_a_point_beyond_a_box_lands_on_its_nearest_face() -> None:
-    box = Box(lower=-1.0, upper=2.0)
-    np.testing.assert_array_equal(box.project(np.array([-5.0, 0.5, 7.0])), [-1.0, 0.5, 2.0])
-
-
 def test_the_whole_space_changes_nothing() -> None:
     point = np.array([1e40, -3.0])
     np.testing.assert_array_equal(WholeSpace().project(point), point)
@@ -135,13 +125,6 @@ def test_a_corner_of_the_surrounding_cube_is_not_in_a_ball() -> None:
     assert not Ball(radius=1.0).contains(np.ones(100))
     assert not Ball(radius=1.0).contains(np.full(100, 0.101))
     assert Ball(radius=1.0).contains(np.full(100, 0.099))
-
-
-def test_the_reach_is_the_distance_of_the_farthest_member() -> None:
-    assert Ball(radius=3.0).reach(50) == 3.0
-    assert Box(lower=-1.0, upper=2.0).reach(9) == pytest.approx(6.0)
-    assert Box(lower=-4.0, upper=2.0).reach(9) == pytest.approx(12.0)
-    assert WholeSpace().reach(2) == math.inf
 
 
 @every_bounded_domain

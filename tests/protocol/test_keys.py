@@ -8,8 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from ringfence.errors import PlanError
-from ringfence.protocol.keys import is_low_order, load_keys
-from ringfence.sealed_sums.sealing import new_key, public_key, verify, verifying_key
+from ringfence.protocol import load_keys
+from ringfence.protocol.documents.keys import is_low_order
+from ringfence.shuffler.sealing import new_key, public_key, verify, verifying_key
 
 
 def test_everybody_s_keys_are_read_from_a_file(tmp_path: Path) -> None:

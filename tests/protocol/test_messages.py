@@ -4,7 +4,6 @@ import base64
 import json
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ringfence.errors import MessageError
-from ringfence.protocol.messages import (
-    SIZE_LIMIT,
-    Batch,
-    NoisyUpdate,
-    Refusal,
-    RefusalReason,
-    RoundRequest,
-    pack,
-    parse_answer,
-    unpack,
-)
+from ringfence.protocol import Batch, NoisyUpdate, Refusal, RefusalReason, RoundRequest, pack, parse_answer, unpack
+from ringfence.protocol.documents.messages import SIZE_LIMIT
 
 PLAN = "0123456789abcdef" * 4
 
@@ -79,7 +69,7 @@ def test_numbers_survive_the_wire_bit_for_bit(numbers: list[float], round: int) 
     request = RoundRequest.at(PLAN, round, np.array(numbers))
     again = RoundRequest.from_bytes(request.to_bytes())
     assert again.round == round
-    assert unpack(again.weights).tobytes() == np.array(numbers).tobytes()
+    assert unpack(again.argument).tobytes() == np.array(numbers).tobytes()
     assert again.to_bytes() == request.to_bytes()
 
 
@@ -102,8 +92,8 @@ def test_an_unpacked_vector_can_be_computed_with_in_place() -> None:
 def test_equal_numbers_have_only_one_spelling() -> None:
     # The last character of the base64 of 8 bytes carries two bits that decoding drops.
     assert base64.b64decode("AAAAAAAAAAB=") == base64.b64decode("AAAAAAAAAAA=") == bytes(8)
-    assert RoundRequest.from_bytes(fields(REQUEST, weights="AAAAAAAAAAA="))
-    refusal(RoundRequest.from_bytes, fields(REQUEST, weights="AAAAAAAAAAB="))
+    assert RoundRequest.from_bytes(fields(REQUEST, argument="AAAAAAAAAAA="))
+    refusal(RoundRequest.from_bytes, fields(REQUEST, argument="AAAAAAAAAAB="))
 
 
 # Reasons
@@ -163,8 +153,8 @@ def test_a_message_longer_than_the_limit_is_not_read(message: AnyMessage, read: 
     ids=repr,
 )
 def test_a_vector_that_is_not_whole_floats_in_base64_is_refused(vector: Any) -> None:
-    if vector != "":  # a question about no model comes without weights
-        assert "weights" in refusal(RoundRequest.from_bytes, fields(REQUEST, weights=vector))
+    if vector != "":  # a query about no model comes without an argument
+        assert "argument" in refusal(RoundRequest.from_bytes, fields(REQUEST, argument=vector))
     assert "vector" in refusal(parse_answer, fields(UPDATE, vector=vector))
 
 
@@ -193,14 +183,6 @@ def test_a_round_that_is_not_a_natural_number_of_moderate_size_is_refused(
     message: AnyMessage, read: Reader, round: Any
 ) -> None:
     assert "round" in refusal(read, fields(message, round=round))
-
-
-@pytest.mark.parametrize("digits", [5_000, 1_000_000])
-def test_a_number_of_very_many_digits_is_refused(digits: int) -> None:
-    for message, read in MESSAGES:
-        content = message.to_bytes().replace(b'"round":3', b'"round":' + b"9" * digits)
-        assert len(content) > digits
-        refusal(read, content)
 
 
 @pytest.mark.parametrize("silo", ["", "a/b", "a\nb", "a\x00", "a" * 201, "\x7f", 3, None], ids=repr)
@@ -275,46 +257,6 @@ def test_a_batch_is_canonical_bytes_and_nothing_of_it_is_quoted() -> None:
 )
 def test_bytes_that_are_no_message_are_refused(read: Reader, content: bytes) -> None:
     refusal(read, content)
-
-
-@every_reader
-@settings(max_examples=100, deadline=None)
-@given(content=st.binary(max_size=200) | st.text(max_size=50).map(lambda text: json.dumps(text).encode()))
-def test_any_bytes_are_refused_with_a_message_error(read: Reader, content: bytes) -> None:
-    refusal(read, content)
-
-
-@every_message
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_a_damaged_message_is_read_or_refused_with_a_message_error(
-    message: AnyMessage, read: Reader, data: st.DataObject
-) -> None:
-    content = bytearray(message.to_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        again = read(bytes(content))
-    except MessageError:
-        return
-    assert isinstance(again, RoundRequest | NoisyUpdate | Refusal)
-    assert read(again.to_bytes()) == again
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-JSON = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=5), SCALARS, max_size=3)
-
-
-@every_message
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_any_value_in_any_field_is_read_or_refused_with_a_message_error(
-    message: AnyMessage, read: Reader, data: st.DataObject
-) -> None:
-    name = data.draw(st.sampled_from(sorted(json.loads(message.to_bytes()))))
-    content = fields(message, **{name: data.draw(JSON)})
-    with suppress(MessageError):
-        assert isinstance(read(content), RoundRequest | NoisyUpdate | Refusal)
 
 
 HOSTILE = "EVIL\nTEXT" + "!" * 1000

@@ -12,10 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import PlanError
-from ringfence.protocol.domain import Domain
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.public import Public
+from ringfence.protocol import Domain, Loss, Plan, Public
 from tests.protocol.plan_document import (
     ACCELERATED,
     COMPARED,
@@ -60,10 +57,16 @@ def test_a_plan_keeps_the_bytes_that_it_was_read_from_and_is_named_by_them(edits
         assert parse(plan.content).digest() == plan.digest()
 
 
+def without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_none(inner) for name, inner in value.items() if inner is not None}
+    return [without_none(inner) for inner in value] if isinstance(value, list) else value
+
+
 @every_kind
 def test_a_plan_that_is_made_here_has_canonical_bytes_that_say_all_that_it_says(edits: Edits) -> None:
     made = rebuilt(plan_of(edits))
-    assert made.content == json.dumps(edited(edits), sort_keys=True, separators=(",", ":")).encode()
+    assert made.content == json.dumps(without_none(edited(edits)), sort_keys=True, separators=(",", ":")).encode()
     again = parse(made.content)
     assert again == made
     assert again.content == made.content
@@ -89,12 +92,6 @@ def test_a_plan_that_is_spelled_otherwise_says_the_same_and_is_another_plan() ->
     assert all(plan == parse(DOCUMENT) for plan in plans)
     assert len({plan.canonical() for plan in plans}) == 1
     assert len({plan.digest() for plan in plans}) == len(plans)
-
-
-def test_plans_that_differ_only_in_the_sign_of_a_zero_are_equal_and_have_the_same_canonical_bytes() -> None:
-    plus, minus = (parse(edited({"training.algorithm.momentum": zero})) for zero in (0.0, -0.0))
-    assert plus == minus
-    assert plus.canonical() == minus.canonical()
 
 
 def test_asking_for_a_digest_does_not_make_a_plan_unequal_to_itself() -> None:
@@ -137,7 +134,7 @@ def test_any_plan_survives_its_canonical_bytes(
     clip: float, noise: float, delta: float, name: str, share: float
 ) -> None:
     edits = {
-        "stages.0.question.clip": clip,
+        "stages.0.query.clip": clip,
         "silos.0.stages.0.sigma": clip * noise,
         "silos.1.stages.0.sigma": clip * noise,
         "silos.0.guarantees.0.delta": delta,
@@ -151,21 +148,6 @@ def test_any_plan_survives_its_canonical_bytes(
     again = parse(plan.canonical())
     assert again == plan
     assert again.content == again.canonical() == plan.canonical()
-
-
-# Later formats
-
-
-@pytest.mark.parametrize("content", [b'{"format":3}', b'{"format":3,"new":[1]}', json.dumps(edited({"format": 17}))])
-def test_a_plan_of_a_later_format_is_refused_with_what_to_do(content: bytes | str) -> None:
-    raw = content if isinstance(content, bytes) else content.encode()
-    stated = json.loads(raw)["format"]
-    with pytest.raises(PlanError) as refused:
-        parse(raw)
-    assert str(refused.value) == (
-        f"This Plan has format {stated}, and this version of Ringfence reads formats up to 2: install a newer version "
-        "of Ringfence to read it."
-    )
 
 
 # Every value counts
@@ -227,10 +209,9 @@ THREE: Edits = {
     ],
 }
 TOGETHER: list[Edits] = [
-    COMPARED | {"stages.0.question.part": "losses"},
+    COMPARED | {"stages.0.query.part": "losses"},
     {place: value for place, value in PRECONDITIONED.items() if "sampling" not in place}
-    | {"training.algorithm.axes": "rank-one", "stages.1.question.axes": "rank-one"},
-    {"sums": "floating-point"},
+    | {"training.algorithm.axes": "rank-one", "stages.1.query.axes": "rank-one"},
     {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
     RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},
     LOCALIZED
@@ -242,7 +223,7 @@ TOGETHER: list[Edits] = [
     },
     SHUFFLED
     | {
-        "stages.0.question.clip": 3.0,
+        "stages.0.query.clip": 3.0,
         "stages.0.channel.levels": 12,
         "stages.0.channel.coins": 100,
         "silos.0.stages.0.sigma": coins_sigma(40, clip=3.0, levels=12, coins=100),
@@ -253,15 +234,14 @@ TOGETHER: list[Edits] = [
     | {"stages.1.sampling.phase": 0, "silos.0.stages.1.batch": 20, "silos.1.stages.1.batch": 30},
     THREE | {"stages.0.channel.quorum": 3},
     THREE | {"stages.0.channel.quorum": 3, "stages.0.channel.colluders": 1},
-    KINDS["moments only"] | {"stages.0.question.bound": "joint"},
-    KINDS["counted"] | {"stages.0.question.columns": ["town", "age"]},
-    KINDS["counted"] | {"stages.0.question.cross": []},
+    KINDS["counted"] | {"stages.0.query.columns": ["town", "age"]},
+    KINDS["counted"] | {"stages.0.query.cross": []},
     KINDS["curve of survival"]
     | {
         "data.columns.span": DOCUMENT["data"]["columns"]["age"],
         "data.columns.ended": {"type": "categorical", "categories": ["no", "yes"]},
-        "stages.0.question.time": "span",
-        "stages.0.question.event": "ended",
+        "stages.0.query.time": "span",
+        "stages.0.query.event": "ended",
     },
     KINDS["mapped"] | {"data.maps.3.columns": ["age"]},
     KINDS["evaluated"] | {"stages.1.section": None, "silos.0.stages.1.batch": 40, "silos.1.stages.1.batch": 60},
@@ -273,7 +253,7 @@ ONE_VALUE = {"format", "adjacency", "unit"}
 
 WHICH_KIND = {
     *("training.algorithm.name", "training.loss.name", "training.domain.name", "silos.guarantees.against"),
-    *("stages.question.name", "stages.sampling.name", "stages.channel.name"),
+    *("stages.query.name", "stages.sampling.name", "stages.channel.name"),
     *(f"data.columns.{column}.type" for column in DOCUMENT["data"]["columns"]),
     "data.maps.type",
 }

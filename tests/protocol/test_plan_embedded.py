@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.protocol.certificate import CertifiedEntry
-from ringfence.protocol.plan import EmbeddedPlan, load_plan
-from ringfence.protocol.public import Public
-from tests.protocol import plan_format_1_document
+from ringfence.protocol import CertifiedEntry, EmbeddedPlan, Public, load_plan
 from tests.protocol.plan_document import DOCUMENT, KINDS, Edits, edited, parse, plan_of
 
 INDENTED = json.dumps(DOCUMENT, indent=2, ensure_ascii=False).encode() + b"\n"
@@ -35,25 +32,19 @@ def test_a_plan_inside_of_a_document_keeps_its_bytes_and_its_name(edits: Edits) 
     assert again.digest() == plan.digest()
 
 
-def test_that_holds_however_the_plan_is_spelled_and_of_whichever_format_it_is() -> None:
-    plans = (parse(INDENTED), parse(DOCUMENT), parse(plan_format_1_document.DOCUMENT))
+def test_that_holds_however_the_plan_is_spelled() -> None:
+    plans = (parse(INDENTED), parse(DOCUMENT))
     again = read_again(Folder(plans=plans, other=plans[0]))
     assert [plan.content for plan in again.plans] == [plan.content for plan in plans]
     assert again.other is not None
     assert again.other.content == INDENTED
-    assert len({plan.digest() for plan in plans}) == 3
+    assert len({plan.digest() for plan in plans}) == 2
     assert read_again(again).canonical() == again.canonical()
 
 
 def test_a_plan_stands_in_a_document_as_text() -> None:
     written = json.loads(Folder(plans=(parse(INDENTED),)).canonical())
-    assert written == {"plans": [INDENTED.decode()], "other": None}
-
-
-def test_documents_of_0_1_0_hold_a_plan_as_an_object_which_is_read_too() -> None:
-    content = json.dumps({"plans": [plan_format_1_document.DOCUMENT]}).encode()
-    (plan,) = Folder.parse(content, error=MessageError).plans
-    assert plan.digest() == parse(plan_format_1_document.DOCUMENT).digest()
+    assert written == {"plans": [INDENTED.decode()]}
 
 
 def test_a_silo_s_certified_entry_holds_the_plan_s_own_bytes() -> None:
@@ -70,8 +61,8 @@ def test_a_silo_s_certified_entry_holds_the_plan_s_own_bytes() -> None:
     [
         ("{}", "plans.0: This is not a valid Plan: run: Field required"),
         ("", "plans.0: This is not a valid Plan: "),
-        ({}, "plans.0: This is not a valid Plan: run: Field required"),
-        ('{"format": 3}', "plans.0: This Plan has format 3, and this version of Ringfence reads formats up to 2"),
+        ({}, "plans.0"),
+        ('{"format": 2}', "plans.0: This Plan has format 2, and this version of Ringfence reads formats up to 1"),
         (json.dumps(edited({"silos.0.weight": 0.9})), "the silos' weights must add up to 1"),
         ({"run": float("nan")}, "plans.0"),
         (3, "plans.0"),
@@ -85,12 +76,6 @@ def test_a_document_with_something_else_in_a_plan_s_place_is_refused_in_one_sent
     sentence = str(refused.value)
     assert says in sentence
     assert "\n" not in sentence
-
-
-def test_a_plan_s_file_is_read_with_its_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    path.write_bytes(INDENTED)
-    assert load_plan(path).content == INDENTED
 
 
 def test_a_file_that_cannot_be_read_or_holds_no_plan_is_refused_in_a_sentence(tmp_path: Path) -> None:

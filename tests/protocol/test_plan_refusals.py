@@ -20,6 +20,7 @@ from tests.protocol.plan_document import (
     KINDS,
     LEFT_OUT,
     LOCALIZED,
+    MEANS,
     RESTARTED,
     SHUFFLED,
     SURVEY,
@@ -28,7 +29,6 @@ from tests.protocol.plan_document import (
     edited,
     leaves,
     parse,
-    plan_of,
     refusal,
 )
 
@@ -60,22 +60,21 @@ def test_nan_and_infinity_are_refused_in_every_field(edits: Edits, poison: float
 
 
 WRONG_TYPES: list[tuple[str, Any]] = [
-    *[(f"stages.0.{path}", "1") for path in ("question.clip", "rounds", "channel.correlation")],
+    *[(f"stages.0.{path}", "1") for path in ("query.clip", "rounds", "channel.correlation")],
     *[(f"silos.0.{path}", "1") for path in ("records", "weight", "guarantees.0.epsilon", "stages.0.sigma")],
     *[(path, 10.0) for path in ("stages.0.rounds", "silos.0.records", "silos.0.stages.0.batch")],
-    *[(path, True) for path in ("stages.0.rounds", "stages.0.question.clip", "silos.0.records", "silos.0.weight")],
+    *[(path, True) for path in ("stages.0.rounds", "stages.0.query.clip", "silos.0.records", "silos.0.weight")],
     *[(path, 1) for path in ("run", "stages.0.sampling", "silos.0.name", "data.target", "silos.0.key")],
     ("training.ridge", "1"),
     ("training.algorithm.skip", 10.0),
     ("data.intercept", "true"),
-    ("format", "2"),
-    ("format", 2.0),
+    ("format", "1"),
     ("format", None),
     ("format", 0),
     ("adjacency", "add-remove"),
     ("unit", "patient"),
     ("stages.0.sampling.name", "shuffle"),
-    ("stages.0.question.name", "everything"),
+    ("stages.0.query.name", "everything"),
     ("stages.0.channel.name", "pigeon"),
     ("silos.0.guarantees.0.against", "nobody"),
     ("training.algorithm.name", "local-sgd"),
@@ -87,8 +86,8 @@ WRONG_TYPES: list[tuple[str, Any]] = [
     ("stages", []),
     ("silos.0.stages", 7),
     ("silos.0.guarantees", []),
-    ("stages.0.question.clip", None),
-    ("stages.0.question.clip", [1.0]),
+    ("stages.0.query.clip", None),
+    ("stages.0.query.clip", [1.0]),
     ("data.columns.town.categories", "ab"),
     ("data.columns.town.categories", [True, False]),
 ]
@@ -100,8 +99,8 @@ def test_values_of_the_wrong_type_are_refused_and_not_converted(path: str, value
 
 
 OUT_OF_RANGE: list[tuple[str, Any]] = [
-    *[(f"stages.0.{path}", -1.0) for path in ("question.clip", "channel.correlation", "participation.probability")],
-    *[(f"stages.0.{path}", 0) for path in ("question.clip", "rounds", "participation.silos")],
+    *[(f"stages.0.{path}", -1.0) for path in ("query.clip", "channel.correlation", "participation.probability")],
+    *[(f"stages.0.{path}", 0) for path in ("query.clip", "rounds", "participation.silos")],
     *[(f"silos.0.{path}", 0) for path in ("records", "weight", "guarantees.0.delta", "stages.0.batch")],
     *[(f"silos.0.{path}", -1.0) for path in ("weight", "guarantees.0.epsilon", "stages.0.sigma")],
     ("silos.0.stages.0.sigma", 0.0),
@@ -114,7 +113,7 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
     ("stages.0.participation", {"probability": 1.1}),
     ("stages.0.sampling", {"name": "phased", "phase": -1}),
     ("stages.0.sampling", {"name": "phased", "phase": 60}),
-    ("stages.0.question", {"name": "curvature", "margin": -1.0}),
+    ("stages.0.query", {"name": "curvature", "margin": -1.0}),
     ("stages", [GRADIENT] * 1001),
     ("training.algorithm.step", 0.0),
     ("training.algorithm.momentum", 1.0),
@@ -136,12 +135,12 @@ def test_values_out_of_range_are_refused(path: str, value: Any) -> None:
     ("kind", "path", "value"),
     [
         (ACCELERATED, "smoothness", 0.0),
-        (ACCELERATED, "pace", -1.0),
+        (ACCELERATED, "upsilon", -1.0),
         (ACCELERATED, "penalty", -1.0),
         (ACCELERATED, "average", "best"),
         (RESTARTED, "stages", []),
         (RESTARTED, "stages.0.rounds", 0),
-        (RESTARTED, "stages.0.pace", -1.0),
+        (RESTARTED, "stages.0.upsilon", -1.0),
         (LOCALIZED, "phases", []),
         (LOCALIZED, "phases.0.rounds", 0),
         (LOCALIZED, "phases.0.penalty", 0.0),
@@ -163,7 +162,7 @@ def test_a_promise_of_no_epsilon_or_of_any_is_refused() -> None:
 @pytest.mark.parametrize(
     "path",
     ["run", "data", "training", "stages", "silos", "training.loss", "training.domain", "training.algorithm"]
-    + [f"stages.0.{name}" for name in ("question", "rounds", "sampling", "question.clip")]
+    + [f"stages.0.{name}" for name in ("query", "rounds", "sampling", "query.clip")]
     + [f"silos.0.{name}" for name in ("name", "records", "weight", "guarantees", "stages")]
     + [f"silos.0.guarantees.0.{name}" for name in ("epsilon", "delta")]
     + [f"silos.0.stages.0.{name}" for name in ("batch", "sigma")],
@@ -178,7 +177,7 @@ def test_nothing_that_affects_privacy_has_a_default(path: str) -> None:
     assert path.split(".", maxsplit=1)[0] in sentence
 
 
-def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_questions_need_it() -> None:
+def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_queries_need_it() -> None:
     loss = {"name": "huber", "threshold": 0.5}
     assert "without training one must name its loss" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
     for edits in (EVALUATED_ONLY | {"training": DOCUMENT["training"]}, COUNTED | {"training": None}):
@@ -188,8 +187,8 @@ def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_que
     assert "the logistic loss does not fit" in refusal(edited(EVALUATED_ONLY | {"model_loss": {"name": "logistic"}}))
 
 
-def test_a_question_a_sampling_rule_or_a_channel_without_a_name_is_refused() -> None:
-    for field in ("question", "sampling", "channel"):
+def test_a_query_a_sampling_rule_or_a_channel_without_a_name_is_refused() -> None:
+    for field in ("query", "sampling", "channel"):
         sentence = refusal(edited({f"stages.0.{field}": {}}))
         assert f"stages.0.{field}: Unable to extract tag using discriminator 'name'" in sentence
 
@@ -239,11 +238,11 @@ def test_asking_more_silos_than_there_are_or_by_two_rules_is_refused() -> None:
     assert "not both" in refusal(edited({"stages.0.participation": {"silos": 1, "probability": 0.5}}))
 
 
-@pytest.mark.parametrize("question", [CURVATURE["question"], {"name": "moments"}], ids=["curvature", "moments"])
+@pytest.mark.parametrize("query", [CURVATURE["query"], MEANS["query"]], ids=["curvature", "means"])
 @pytest.mark.parametrize("kind", ["plain", "poisson", "one-pass", "localized"])
-def test_a_question_that_is_no_mean_over_records_is_asked_of_all_of_them(question: Edits, kind: str) -> None:
-    edits = KINDS[kind] | {"stages.0.question": question}
-    assert f"the {question['name']} is asked of all records: its sampling must be full" in refusal(edited(edits))
+def test_a_query_that_is_no_mean_over_records_is_asked_of_all_of_them(query: Edits, kind: str) -> None:
+    edits = KINDS[kind] | {"stages.0.query": query}
+    assert f"the {query['name']} is asked of all records: its sampling must be full" in refusal(edited(edits))
 
 
 TWO, THREE = ({"type": "categorical", "categories": names} for names in (["a", "b"], ["a", "b", "c"]))
@@ -288,7 +287,7 @@ def test_a_plan_larger_than_the_limit_is_not_read() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        *(b'{"format":2}', b'{"format":2,"format":1}', b'{"format":2,"run":' + b"[" * 100_000, b'{"format":2}{}'),
+        *(b'{"format":1}', b'{"format":1,"format":0}', b'{"format":1,"run":' + b"[" * 100_000, b'{"format":1}{}'),
         *(
             b"",
             b"null",
@@ -305,12 +304,6 @@ def test_a_plan_larger_than_the_limit_is_not_read() -> None:
     ids=lambda content: repr(content[:24]),
 )
 def test_bytes_that_are_no_plan_are_refused(content: bytes) -> None:
-    refusal(content)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=100))
-def test_any_bytes_are_refused_in_one_sentence(content: bytes) -> None:
     refusal(content)
 
 
@@ -336,18 +329,13 @@ def test_any_value_in_any_field_gives_a_plan_or_a_plan_error(kind: str, value: A
     except PlanError:
         return
     assert parse(plan.content) == parse(plan.canonical()) == plan
-    about_model = any(stage.question.about_model for stage in plan.stages) or plan.training is not None
+    about_model = any(stage.query.about_model for stage in plan.stages) or plan.training is not None
     assert (plan.dimension >= 1) == about_model
     assert not about_model or not math.isnan(plan.constants.lipschitz)
 
 
 def test_numbers_of_records_too_large_to_compute_with_are_refused_in_a_sentence() -> None:
     assert "silo" in refusal(edited({"silos.0.records": 10**400}))
-
-
-def test_a_column_too_narrow_to_compute_with_is_refused_in_a_sentence() -> None:
-    narrow = {"type": "numeric", "lower": 0.0, "upper": 5e-324}
-    assert "age" in refusal(edited({"data.columns.age": narrow}))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +346,7 @@ def test_a_column_too_narrow_to_compute_with_is_refused_in_a_sentence() -> None:
         {"training.loss.name": "EVIL\nTEXT"},
         {"data.columns.age.type": "EVIL\nTEXT"},
         {"stages.0.sampling.name": "EVIL\nTEXT"},
-        {"stages.0.question.name": "EVIL\nTEXT"},
+        {"stages.0.query.name": "EVIL\nTEXT"},
         {"stages.0.channel.name": "EVIL\nTEXT"},
         {"silos.0.guarantees.0.against": "EVIL\nTEXT"},
         {"silos.0.name": "EVIL\nTEXT"},
@@ -369,8 +357,3 @@ def test_a_column_too_narrow_to_compute_with_is_refused_in_a_sentence() -> None:
 )
 def test_a_refusal_stays_one_line_whatever_a_hostile_plan_says(edits: Edits) -> None:
     refusal(edited(edits))
-
-
-def test_the_plans_that_these_tests_begin_with_are_accepted() -> None:
-    for edits in KINDS.values():
-        assert plan_of(edits).rounds >= 1

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from ringfence.protocol.channels import OwnNoise, ShufflerChannel
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import EVERYBODY, Participation
+from ringfence.protocol import OwnNoise, Participation, PublicKeys, ShufflerChannel
+from ringfence.protocol.plan.plan import EVERYBODY
 from tests.protocol.plan_document import (
     CORRELATED,
     CURVATURE,
@@ -14,8 +13,8 @@ from tests.protocol.plan_document import (
     FULL,
     GRADIENT,
     LOCALIZED,
-    MOMENTS,
-    MOMENTS_ONLY,
+    MEANS,
+    MEANS_ONLY,
     ONE_PASS,
     SHUFFLED,
     SHUFFLER,
@@ -38,17 +37,17 @@ from tests.protocol.plan_document import (
     [
         ({}, 20, 20, (0,)),
         (SURVEY, 21, 20, (0, 1)),
-        (MOMENTS_ONLY, 1, 0, (0,)),
+        (MEANS_ONLY, 1, 0, (0,)),
         (LOCALIZED, 5, 5, (0, 3)),
     ],
-    ids=["plain", "surveyed", "moments only", "localized"],
+    ids=["plain", "surveyed", "means only", "localized"],
 )
 def test_rounds_are_counted_through_all_stages_and_steps_through_those_that_train(
     edits: Edits, rounds: int, steps: int, first: tuple[int, ...]
 ) -> None:
     plan = plan_of(edits)
     assert (plan.rounds, plan.steps, plan.first_rounds) == (rounds, steps, first)
-    assert all(stage.question.name == "gradient" for stage in plan.training_stages)
+    assert all(stage.query.name == "gradient" for stage in plan.training_stages)
 
 
 def test_every_round_has_its_place_and_there_is_none_before_the_first_or_after_the_last() -> None:
@@ -141,11 +140,6 @@ def test_of_two_stages_through_a_shuffler_the_one_that_counts_on_more_silos_spea
     assert "At least 3 silos" in " ".join(plan.leading_channel.reliance_words())
 
 
-def test_where_one_guarantee_is_stated_it_holds_against_every_observer() -> None:
-    terms = parse(DOCUMENT).silos[0]
-    assert terms.guarantee is terms.against("anyone") is terms.against("server")
-
-
 # One division of the records
 
 
@@ -182,7 +176,7 @@ def test_a_plan_that_divides_its_records_twice_is_refused(edits: Edits) -> None:
     [
         staged(PASS, batches=(10,)),
         staged(PASS, ALL, ALL, batches=(10, 40, 40)),
-        staged(CURVATURE, PASS, MOMENTS, batches=(40, 10, 40)),
+        staged(CURVATURE, PASS, MEANS, batches=(40, 10, 40)),
         staged(phase(0, 2), phase(1, 2), batches=(20, 10)),
         staged(phase(1, 2), phase(0, 2), phase(1, 3), batches=(10, 20, 10)),
     ],
@@ -207,7 +201,7 @@ def test_noise_too_small_to_be_added_exactly_is_refused_in_every_stage() -> None
         (LOCALIZED, 1, 1.5),
         (SURVEY, 0, 5.0),
         (SURVEY, 1, 1.5),
-        (MOMENTS_ONLY, 0, 1.0),
+        (MEANS_ONLY, 0, 1.0),
     ):
         path, limit = f"silos.0.stages.{stage}.sigma", largest * 2.0**-20
         assert "noise of silo 'north' is less than a millionth" in refusal(edited(edits | {path: limit * 0.999}))
@@ -217,5 +211,5 @@ def test_noise_too_small_to_be_added_exactly_is_refused_in_every_stage() -> None
 
 def test_noise_beyond_the_range_of_exact_arithmetic_is_refused() -> None:
     assert "too large or too small" in refusal(edited({"silos.0.stages.0.sigma": 1e300}))
-    tiny = {"stages.0.question.clip": 1e-300, "silos.0.stages.0.sigma": 1e-290, "silos.1.stages.0.sigma": 1e-290}
+    tiny = {"stages.0.query.clip": 1e-300, "silos.0.stages.0.sigma": 1e-290, "silos.1.stages.0.sigma": 1e-290}
     assert "too large or too small" in refusal(edited(tiny))

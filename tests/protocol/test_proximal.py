@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from ringfence.protocol.domain import Ball, Box, Domain, WholeSpace
-from ringfence.protocol.proximal import Proximal
+from ringfence.protocol import Ball, Box, Domain, Proximal, WholeSpace
 
 DOMAINS: list[Domain] = [Ball(radius=0.7), Box(lower=-0.2, upper=0.5), WholeSpace()]
 

@@ -7,18 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from ringfence.protocol.sampling import (
-    SAMPLING_NAMES,
-    FixedSize,
-    Full,
-    OnePass,
-    Part,
-    Phased,
-    Poisson,
-    Sampling,
-    require_one_partition,
-    sampling_named,
-)
+from ringfence.protocol import FixedSize, Full, OnePass, Phased, Poisson, Sampling, sampling_named
+from ringfence.protocol.plan.sampling import SAMPLING_NAMES, Part
 
 RULES: list[Sampling] = [sampling_named(name) for name in SAMPLING_NAMES]
 every_rule = pytest.mark.parametrize("rule", [*RULES, Phased(phase=3)], ids=str)
@@ -135,27 +125,6 @@ def test_the_parts_of_phases_share_no_record_and_end_within_the_records(records:
     assert place <= records
 
 
-FITTING: list[list[Sampling]] = [
-    [],
-    [Full(), FixedSize(), Poisson(), Full()],
-    [Full(), OnePass(), Poisson()],
-    [Phased(phase=0), Full(), Phased(phase=1), Phased(phase=0)],
-]
-CLASHING: list[list[Sampling]] = [
-    [OnePass(), OnePass()],
-    [OnePass(), Full(), Phased(phase=1)],
-    [Phased(), Phased(phase=1), OnePass()],
-]
-
-
-def test_rules_of_one_plan_divide_the_records_once() -> None:
-    for rules in FITTING:
-        require_one_partition(rules)
-    for rules in CLASHING:
-        with pytest.raises(ValueError, match="a plan divides its records only once"):
-            require_one_partition(rules)
-
-
 # How often a cost counts, and how many may take part
 
 
@@ -226,11 +195,6 @@ def test_every_rule_tells_an_operator_in_a_sentence_who_takes_part(rule: Samplin
     assert ("secret" in sentence) == rule.is_secret
     assert rule.brief
     assert "\n" not in sentence
-
-
-def test_full_sampling_of_one_round_does_not_speak_of_every_round() -> None:
-    assert Full().words(records=40, batch=40, rounds=1, unit="record") == "All 40 records take part."
-    assert Full().words(records=40, batch=40, rounds=2, unit="person") == "All 40 persons take part in every round."
 
 
 def test_rules_name_what_no_loss_bound_covers() -> None:

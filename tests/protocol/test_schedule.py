@@ -2,20 +2,19 @@
 
 import pytest
 
-from ringfence.protocol.sampling import Part
-from ringfence.protocol.schedule import task
+from ringfence.protocol.plan.plan import task
+from ringfence.protocol.plan.sampling import Part
 from tests.protocol.plan_document import (
     CORRELATED,
     FULL,
     KINDS,
     LOCALIZED,
-    MOMENTS_ONLY,
+    MEANS_ONLY,
     ONE_PASS,
     POISSON,
     SHUFFLED,
     SURVEY,
     Edits,
-    before,
     plan_of,
 )
 
@@ -41,13 +40,13 @@ def test_rounds_of_full_and_sampled_stages_are_all_alike(edits: Edits) -> None:
 def test_a_survey_is_about_all_records_with_its_own_noise(edits: Edits) -> None:
     plan = plan_of(edits, {"silos.0.stages.0.sigma": 2.5})
     work = task(plan, plan.silos[0], 0, 0)
-    assert (work.stage.question.name, work.number) == ("curvature", 0)
+    assert (work.stage.query.name, work.number) == ("curvature", 0)
     assert (work.length, work.batch, work.sigma, work.part) == (1, 40, 2.5, None)
 
 
-def test_the_answer_s_length_is_the_question_s() -> None:
-    plan = plan_of(MOMENTS_ONLY)
-    assert task(plan, plan.silos[0], 0, 0).length == plan.stages[0].question.length(plan) == 12
+def test_the_answer_s_length_is_the_query_s() -> None:
+    plan = plan_of(MEANS_ONLY)
+    assert task(plan, plan.silos[0], 0, 0).length == plan.stages[0].query.length(plan) == 22
 
 
 @pytest.mark.parametrize("edits", [ONE_PASS, CORRELATED, SURVEYED_ONE_PASS], ids=["alone", "correlated", "surveyed"])
@@ -66,10 +65,3 @@ def test_phases_go_by_the_round_whatever_was_answered() -> None:
         assert [(work.part, work.batch, work.sigma) for work in works] == (
             [(Part(0, 0), 20, 0.7)] * 3 + [(Part(1, 20), 10, 1.2)] * 2
         )
-
-
-def test_there_is_no_task_after_the_last_round() -> None:
-    for edits in ({}, LOCALIZED, before(KINDS["moments only"]["stages"][0], 1.0, 1.0)):
-        plan = plan_of(edits)
-        with pytest.raises(IndexError):
-            task(plan, plan.silos[0], plan.rounds, 0)

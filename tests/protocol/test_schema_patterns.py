@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ringfence.errors import SchemaError
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Schema, parse_schema
 
 NUMBER: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 1}
 LABEL: dict[str, Any] = {"type": "boolean"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringfence.protocol import sections
+from ringfence.protocol.plan import sections
 
 
 def test_every_record_is_in_one_of_the_folds_and_folds_differ_by_one_record_at_most() -> None:

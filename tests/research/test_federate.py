@@ -1,10 +1,8 @@
 """Splits: disjoint, complete and of the promised sizes; and measures of heterogeneity with known values."""
 
 import math
-import os
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Huber, Logistic, Loss, Softmax, Squared
+from ringfence.protocol import FloatArray, Huber, Logistic, Loss, Softmax, Squared
 from ringfence.research.datasets import load_mnist, project, public_projection
 from ringfence.research.federate import (
     Rows,
@@ -33,8 +30,8 @@ from ringfence.research.federate import (
     silo_gradients,
     train_test,
 )
+from tests.research.rehearsals import DATA, needs_data
 
-REAL = Path(os.environ.get("RINGFENCE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 SEEDS = st.integers(0, 2**32 - 1)
 LABELS = st.lists(st.integers(0, 6), min_size=25, max_size=80).map(np.array)
 light = settings(max_examples=60, deadline=None)
@@ -98,11 +95,6 @@ def test_power_law_sizes_add_up_and_fall(spare: int, silos: int, exponent: float
     assert sum(sizes) == records
     assert min(sizes) >= 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(sizes))  # rounding
-
-
-def test_power_law_sizes_follow_the_law() -> None:
-    assert power_law_sizes(1000, 4, 0.0) == [250] * 4
-    np.testing.assert_allclose(power_law_sizes(1_000_000, 4, 1.0), np.array([12, 6, 4, 3]) / 25 * 1e6, rtol=1e-4)
 
 
 @light
@@ -256,24 +248,11 @@ def test_identical_silos_have_no_heterogeneity(loss: Loss) -> None:
     assert np.linalg.norm(silo_gradients(loss, silos, optimum(loss, silos)).mean(axis=0)) < 1e-8
 
 
-def test_redundant_features_leave_the_value_as_it_is() -> None:
-    split = by_label(SIGNS, 2, choices(0))
-    once = heterogeneity_at_optimum(Logistic(), silos_of(FEATURES, SIGNS, split))
-    twice = heterogeneity_at_optimum(Logistic(), silos_of(np.repeat(FEATURES, 2, axis=1), SIGNS, split))
-    np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
-
-
 def test_classes_in_separate_silos_differ_more_than_shuffled_ones() -> None:
     apart = silos_of(FEATURES, SIGNS, by_label(SIGNS, 2, choices(0)))
     mixed = silos_of(FEATURES, SIGNS, iid(len(SIGNS), 2, choices(0)))
     assert heterogeneity_at_optimum(Logistic(), apart) > 20 * heterogeneity_at_optimum(Logistic(), mixed)
     assert heterogeneity(Logistic(), apart, np.zeros(4)) > 20 * heterogeneity(Logistic(), mixed, np.zeros(4))
-
-
-def test_separable_classes_have_no_minimum_but_a_vanishing_value() -> None:
-    features = np.array([[-1.0], [1.0]])
-    silos = [(features, np.array([-1.0, 1.0])), (2 * features, np.array([-1.0, 1.0]))]
-    assert heterogeneity_at_optimum(Logistic(), silos) < 1e-15
 
 
 def test_an_optimum_out_of_reach_is_refused() -> None:
@@ -282,13 +261,10 @@ def test_an_optimum_out_of_reach_is_refused() -> None:
         optimum(Squared(), huge)
 
 
-@pytest.mark.skipif(
-    not (REAL / "mnist").is_dir(),
-    reason="MNIST is not here: RINGFENCE_DATA does not name its folder, nor is it in ../shared/data",
-)
+@needs_data
 def test_the_papers_split_of_mnist_has_the_papers_heterogeneity() -> None:
     """The paper reports υ*² of about 0.17 for pairs of digits in 50 principal components."""
-    digits = load_mnist(REAL)
+    digits = load_mnist(DATA)
     rows = np.arange(25_000)
     features = project(digits.training.images[rows], public_projection(digits.test.images, 50))
     labels = digits.training.labels[rows]

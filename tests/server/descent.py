@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import FloatArray, Plan
 from ringfence.server.algorithms import accelerated
 
 Map = Callable[[FloatArray], FloatArray]
@@ -20,7 +19,7 @@ def descend(
     chosen = accelerated.settings(plan) if settings is None else settings
     states = [accelerated.init(start)]
     for round in range(plan.steps):
-        asked = accelerated.query(chosen, states[-1], round)
+        asked = accelerated.query_weights(chosen, states[-1], round)
         states.append(accelerated.step(chosen, plan.proximal, states[-1], gradient(asked), round))
     return states
 
@@ -56,12 +55,12 @@ class Points:
 
 
 def algorithm_1(
-    gradient: Map, project: Map, start: FloatArray, *, pace: float, rounds: int, convexity: float = 0.0
+    gradient: Map, project: Map, start: FloatArray, *, upsilon: float, rounds: int, convexity: float = 0.0
 ) -> Points:
     """Run the paper's Algorithm 1 with α = 2/(r+1), η = 4υ/(r(r+1)); `gradient` is that of the whole objective."""
     points, mu = Points([start], [], [start]), convexity
     for r in range(1, rounds + 1):
-        alpha, eta = 2 / (r + 1), 4 * pace / (r * (r + 1))
+        alpha, eta = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
         w, model = points.w[-1], points.model[-1]
         share = alpha * ((1 - alpha) * mu + eta) / (eta + (1 - alpha**2) * mu)
         asked = (1 - share) * model + share * w

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ringfence.protocol.messages import RoundRequest
+from ringfence.protocol import RoundRequest
 
 Silos = Callable[[RoundRequest], Mapping[str, bytes]]
 

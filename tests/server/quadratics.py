@@ -6,12 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, pack, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Gradient, Question
-from ringfence.protocol.sampling import Full, Sampling
+from ringfence.protocol import (
+    AlgorithmSpec,
+    Answer,
+    FloatArray,
+    Full,
+    Gradient,
+    MinibatchSGD,
+    NoisyUpdate,
+    Plan,
+    Query,
+    Refusal,
+    RefusalReason,
+    RoundRequest,
+    Sampling,
+    pack,
+    unpack,
+)
 from ringfence.server.rounds import Ask
 
 
@@ -23,14 +34,14 @@ def make_plan(
     records: int = 10,
     algorithm: AlgorithmSpec | Mapping[str, Any] | None = None,
     participation: Mapping[str, Any] | None = None,
-    survey: Question | None = None,
+    survey: Query | None = None,
     survey_sigmas: Sequence[float] = (),
     data: Mapping[str, Any] | None = None,
     **training: Any,
 ) -> Plan:
     """Make a plan for silos s0, s1, … with the given public weights, unconstrained unless told otherwise.
 
-    An algorithm without a name is minibatch SGD. A survey is a first stage with that question, asked of everybody once.
+    An algorithm without a name is minibatch SGD. A survey is a first stage with that query, asked of everybody once.
     """
     spec: Any = algorithm or {"step": 0.5}
     if isinstance(spec, Mapping):
@@ -38,7 +49,7 @@ def make_plan(
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     columns = dict.fromkeys(["y", *(f"x{place}" for place in range(dimension))], number)
     every = [1.0] * len(weights)
-    asked: list[tuple[Question, int, Sampling, Sequence[float]]] = [
+    asked: list[tuple[Query, int, Sampling, Sequence[float]]] = [
         (Gradient(clip=1.0), length, rule, every)
         for length, rule in (spec.training_stages("full", rounds) if rounds else ())
     ]
@@ -62,12 +73,12 @@ def make_plan(
         },
         "stages": [
             {
-                "question": question,
+                "query": query,
                 "rounds": length,
                 "sampling": rule,
-                "participation": participation if question.trains and participation else {},
+                "participation": participation if query.trains and participation else {},
             }
-            for question, length, rule, _ in asked
+            for query, length, rule, _ in asked
         ],
         "silos": [
             {
@@ -103,7 +114,7 @@ def quadratics(*centers: Sequence[float]) -> Ask:
     places = {f"s{place}": np.array(center, dtype=np.float64) for place, center in enumerate(centers)}
 
     def ask(request: RoundRequest, asked: Sequence[str]) -> Mapping[str, Answer]:
-        return {name: update(request, name, unpack(request.weights) - places[name]) for name in asked}
+        return {name: update(request, name, unpack(request.argument) - places[name]) for name in asked}
 
     return ask
 
@@ -120,6 +131,6 @@ class Journal:
     def __call__(self, request: RoundRequest, asked: Sequence[str]) -> Mapping[str, Answer]:
         """Write down, then ask."""
         self.asked.append(tuple(asked))
-        self.queries.append(unpack(request.weights))
+        self.queries.append(unpack(request.argument))
         self.requests.append(request)
         return self.ask(request, asked)

@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Curvature, Question
+from ringfence.protocol import Answer, Curvature, FloatArray, Plan, Query, RoundRequest
 from ringfence.server.channels.own_noise import mean_update
-from ringfence.server.learned import Answers, Findings, Learned
-from ringfence.server.questions.findings import receive
+from ringfence.server.queries.findings import receive
 from ringfence.server.rounds import Ask
+from ringfence.server.state import Findings, RoundAnswers, ServerState
 from tests.server.quadratics import make_plan, quadratics, update
 
 SHARES, SIGMAS = (0.1, 0.3, 0.6), (0.3, 0.05, 0.1)
@@ -21,16 +18,16 @@ FALSE_ALARM = 1e-6
 GRADIENTS = quadratics((1, 0), (0, 1), (2, 2))
 
 
-def surveyed(survey: Question | None = None, **changes: Any) -> Plan:
+def surveyed(survey: Query | None = None, **changes: Any) -> Plan:
     """Make a plan with a survey, of the curvature unless told otherwise."""
     return make_plan(SHARES, survey=survey or Curvature(), survey_sigmas=SIGMAS, **changes)
 
 
 def found(plan: Plan, answers: Mapping[str, FloatArray]) -> Findings:
     """Average the answers as the server does."""
-    question = plan.stages[0].question
-    answered = Answers(0, 0, 0, tuple(answers), mean_update(plan, answers))
-    return receive(question, Learned.nothing(plan), answered).findings[question.name]
+    query = plan.stages[0].query
+    answered = RoundAnswers(0, 0, 0, tuple(answers), mean_update(plan, answers))
+    return receive(query, ServerState.initial(plan), answered).findings[query.name]
 
 
 def answers_at(plan: Plan, exact: Sequence[float], random: np.random.Generator | None = None) -> dict[str, FloatArray]:

@@ -7,12 +7,22 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, Localized, MultiStage, Phase, Restart
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import Ball, Box, Domain, WholeSpace
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.proximal import Proximal
-from ringfence.server.algorithms import accelerated
+from ringfence.protocol import (
+    Accelerated,
+    AlgorithmSpec,
+    Ball,
+    Box,
+    Domain,
+    FloatArray,
+    Localized,
+    MultiStage,
+    Phase,
+    Plan,
+    Proximal,
+    Restart,
+    WholeSpace,
+)
+from ringfence.server.algorithms import accelerated, minibatch
 from ringfence.server.rounds import Ask, run
 from tests.server.descent import Map, Quadratic, algorithm_1, descend
 from tests.server.quadratics import Journal, make_plan, quadratics
@@ -21,8 +31,8 @@ DOMAINS: list[Domain] = [Ball(radius=1.0), Box(lower=-0.4, upper=0.7), WholeSpac
 TILTED = Quadratic(np.array([0.2, 1.0, 3.0]), np.array([2.0, -1.0, 0.5]))
 
 
-def staged(*lengths: int, penalty: float = 0.0, pace: float = 0.0) -> MultiStage:
-    stages = tuple(Restart(rounds=rounds, pace=pace) for rounds in lengths)
+def staged(*lengths: int, penalty: float = 0.0, upsilon: float = 0.0) -> MultiStage:
+    stages = tuple(Restart(rounds=rounds, upsilon=upsilon) for rounds in lengths)
     return MultiStage(smoothness=3.0, stages=stages, penalty=penalty)
 
 
@@ -75,14 +85,18 @@ def test_the_step_is_the_argmin_that_the_paper_defines_it_as(domain: Domain, rid
     settings, random, mu = accelerated.settings(plan), np.random.default_rng(3), ridge + penalty
     state, at_the_border = accelerated.init(np.zeros(4)), 0
     for r in range(1, 7):
-        alpha, eta = 2 / (r + 1), 4 * float(settings.pace[0]) / (r * (r + 1))
-        gradient, asked, before = 8 * random.normal(size=4), accelerated.query(settings, state, r - 1), state.point
+        alpha, eta = 2 / (r + 1), 4 * float(settings.upsilon[0]) / (r * (r + 1))
+        gradient, asked, before = (
+            8 * random.normal(size=4),
+            accelerated.query_weights(settings, state, r - 1),
+            state.iterate,
+        )
         whole = gradient + (ridge + penalty) * asked  # the penalty's centre is the start, 0
         state = accelerated.step(settings, Proximal(domain), state, gradient, r - 1)
         # Values of order 1, exact to 10⁻¹⁶, tell the place of a minimum to 10⁻⁸ over the root of the curvature.
         exact = argmin(prox(alpha, eta, mu, whole, asked, before), domain, 4)
-        np.testing.assert_allclose(state.point, exact, atol=1e-6)
-        at_the_border += not np.allclose(1.01 * state.point, domain.project(1.01 * state.point))
+        np.testing.assert_allclose(state.iterate, exact, atol=1e-6)
+        at_the_border += not np.allclose(1.01 * state.iterate, domain.project(1.01 * state.iterate))
     assert bool(at_the_border) != isinstance(domain, WholeSpace)
 
 
@@ -90,33 +104,33 @@ def test_the_step_is_the_argmin_that_the_paper_defines_it_as(domain: Domain, rid
 @pytest.mark.parametrize(("ridge", "penalty"), [(0.0, 0.0), (0.7, 0.0), (0.3, 1.1)])
 def test_a_run_is_the_paper_s_algorithm_1(domain: Domain, ridge: float, penalty: float) -> None:
     plan = plan_of(Accelerated(smoothness=3.0, penalty=penalty), ridge=ridge, domain=domain)
-    pace = (1 if ridge + penalty else 2) * (3.0 + ridge + penalty)
+    upsilon = (1 if ridge + penalty else 2) * (3.0 + ridge + penalty)
     states = descend(plan, TILTED.gradient, np.zeros(3))
     paper = algorithm_1(
         lambda w: TILTED.gradient(w) + (ridge + penalty) * w,
         domain.project,
         np.zeros(3),
-        pace=pace,
+        upsilon=upsilon,
         rounds=12,
         convexity=ridge + penalty,
     )
-    np.testing.assert_allclose([state.point for state in states], paper.w, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose([state.iterate for state in states], paper.w, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose([state.model for state in states], paper.model, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
-@pytest.mark.parametrize("pace", [0.0, 40.0])
-def test_without_strong_convexity_it_is_lan_s_ac_sa(domain: Domain, pace: float) -> None:
+@pytest.mark.parametrize("upsilon", [0.0, 40.0])
+def test_without_strong_convexity_it_is_lan_s_ac_sa(domain: Domain, upsilon: float) -> None:
     """Lan's method has x_md = x/β_t + (1 − 1/β_t)·x_ag and steps γ_t; ours is β_t = (t+1)/2, γ_t = t/(2υ)."""
-    plan = plan_of(Accelerated(smoothness=3.0, pace=pace), rounds=30, domain=domain)
+    plan = plan_of(Accelerated(smoothness=3.0, upsilon=upsilon), rounds=30, domain=domain)
     states = descend(plan, TILTED.gradient, np.zeros(3))
     x = x_ag = np.zeros(3)
     for t in range(1, 31):
-        beta, gamma = (t + 1) / 2, t / (2 * max(pace, 6.0))
+        beta, gamma = (t + 1) / 2, t / (2 * max(upsilon, 6.0))
         x_md = x / beta + (1 - 1 / beta) * x_ag
         x = domain.project(x - gamma * TILTED.gradient(x_md))
         x_ag = x / beta + (1 - 1 / beta) * x_ag
-        np.testing.assert_allclose(states[t].point, x, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(states[t].iterate, x, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(states[t].model, x_ag, rtol=1e-12, atol=1e-14)
 
 
@@ -138,7 +152,7 @@ def test_every_asked_point_and_the_model_stay_in_the_domain(
     settings, gradient = accelerated.settings(plan), random_gradients(size)
     state = accelerated.init(np.zeros(3))
     for round in range(plan.steps):
-        asked = accelerated.query(settings, state, round)
+        asked = accelerated.query_weights(settings, state, round)
         assert domain.contains(asked)
         state = accelerated.step(settings, Proximal(domain), state, gradient(asked), round)
         assert domain.contains(accelerated.output(settings, state))
@@ -148,17 +162,24 @@ def test_the_first_point_asked_about_is_where_the_run_starts() -> None:
     for algorithm in ALL:
         plan = plan_of(algorithm, ridge=0.1)
         start = np.array([0.1, -0.2, 0.3])
-        asked = accelerated.query(accelerated.settings(plan), accelerated.init(start), 0)
+        asked = accelerated.query_weights(accelerated.settings(plan), accelerated.init(start), 0)
         np.testing.assert_allclose(asked, start, rtol=1e-15)
 
 
-def test_a_step_changes_nothing_but_what_it_returns() -> None:
-    plan = plan_of(staged(3, 4, 5), ridge=0.1)
-    settings, project, gradient = accelerated.settings(plan), plan.proximal, np.array([1.0, -1.0])
-    state = accelerated.step(settings, project, accelerated.init(np.zeros(2)), gradient, 0)
+@pytest.mark.parametrize(
+    ("algorithm", "plan"),
+    [
+        (accelerated, plan_of(staged(3, 4, 5), ridge=0.1)),
+        (minibatch, make_plan(algorithm={"step": 0.5, "momentum": 0.9}, ridge=0.1)),
+    ],
+    ids=["accelerated", "minibatch"],
+)
+def test_a_step_changes_nothing_but_what_it_returns(algorithm: Any, plan: Plan) -> None:
+    settings, project, gradient = algorithm.settings(plan), plan.proximal, np.array([1.0, -1.0])
+    state = algorithm.step(settings, project, algorithm.init(np.zeros(2)), gradient, 0)
     before = [np.array(part) for part in state]
-    first, second = (accelerated.step(settings, project, state, gradient, 1) for _ in range(2))
-    accelerated.output(settings, state)
+    first, second = (algorithm.step(settings, project, state, gradient, 1) for _ in range(2))
+    algorithm.output(settings, state)
     for part, copy, one, other in zip(state, before, first, second, strict=True):
         np.testing.assert_array_equal(part, copy)
         np.testing.assert_array_equal(one, other)
@@ -168,23 +189,38 @@ def test_a_step_changes_nothing_but_what_it_returns() -> None:
 # Stages and phases
 
 
-def test_a_stage_is_a_run_of_its_own_from_where_the_last_one_ended() -> None:
-    plan = plan_of(staged(3, 4, 5), ridge=0.2, domain=Ball(radius=1.5))
-    states = descend(plan, TILTED.gradient, np.zeros(3))
+@pytest.mark.parametrize(
+    ("whole", "parts"),
+    [
+        (staged(3, 4, 5), {rounds: staged(rounds) for rounds in (3, 4, 5)}),
+        (
+            phased((6, 0.2), (4, 2.0), (2, 30.0)),
+            {rounds: Accelerated(smoothness=3.0, penalty=own) for rounds, own in ((6, 0.2), (4, 2.0), (2, 30.0))},
+        ),
+    ],
+    ids=["stages", "phases"],
+)
+def test_a_stage_or_phase_is_a_run_of_its_own_from_where_the_last_one_ended(
+    whole: AlgorithmSpec, parts: dict[int, AlgorithmSpec]
+) -> None:
+    states = descend(plan_of(whole, ridge=0.2, domain=Ball(radius=1.5)), TILTED.gradient, np.zeros(3))
     begin = 0
-    for rounds in (3, 4, 5):
-        # A single stage of as many rounds: the same schedule from its beginning.
-        alone = plan_of(staged(rounds), rounds=rounds, ridge=0.2, domain=Ball(radius=1.5))
-        own = descend(alone, TILTED.gradient, states[begin].model)
+    for rounds, alone in parts.items():
+        plan = plan_of(alone, rounds=rounds, ridge=0.2, domain=Ball(radius=1.5))
+        own = descend(plan, TILTED.gradient, states[begin].model)
+        centre = states[begin].model if isinstance(whole, Localized) else np.zeros(3)
+        np.testing.assert_array_equal(states[begin + rounds].centre, centre)
         for after in range(1, rounds + 1):
-            np.testing.assert_array_equal(states[begin + after].point, own[after].point)
+            np.testing.assert_array_equal(states[begin + after].iterate, own[after].iterate)
             np.testing.assert_array_equal(states[begin + after].model, own[after].model)
         begin += rounds
 
 
-def test_stages_have_paces_of_their_own_but_none_below_twice_the_smoothness() -> None:
-    spec = MultiStage(smoothness=3.0, stages=(Restart(rounds=5, pace=1.0), Restart(rounds=7, pace=50.0)), penalty=0.5)
-    np.testing.assert_array_equal(accelerated.settings(plan_of(spec, ridge=0.5)).pace, [8.0, 50.0])
+def test_stages_have_upsilons_of_their_own_but_none_below_twice_the_smoothness() -> None:
+    spec = MultiStage(
+        smoothness=3.0, stages=(Restart(rounds=5, upsilon=1.0), Restart(rounds=7, upsilon=50.0)), penalty=0.5
+    )
+    np.testing.assert_array_equal(accelerated.settings(plan_of(spec, ridge=0.5)).upsilon, [8.0, 50.0])
 
 
 def test_the_penalty_of_a_staged_run_keeps_pulling_towards_the_first_start() -> None:
@@ -192,19 +228,6 @@ def test_the_penalty_of_a_staged_run_keeps_pulling_towards_the_first_start() -> 
     states = descend(plan_of(staged(6, 6, penalty=0.8)), TILTED.gradient, start)
     for state in states:
         np.testing.assert_array_equal(state.centre, start)
-
-
-def test_a_phase_is_a_penalised_run_of_its_own_around_where_the_last_one_ended() -> None:
-    plan = plan_of(phased((6, 0.2), (4, 2.0), (2, 30.0)), ridge=0.1)
-    states = descend(plan, TILTED.gradient, np.zeros(3))
-    begin = 0
-    for rounds, penalty in ((6, 0.2), (4, 2.0), (2, 30.0)):
-        alone = plan_of(Accelerated(smoothness=3.0, penalty=penalty), rounds=rounds, ridge=0.1)
-        own = descend(alone, TILTED.gradient, states[begin].model)
-        np.testing.assert_array_equal(states[begin + rounds].centre, states[begin].model)
-        for after in range(1, rounds + 1):
-            np.testing.assert_array_equal(states[begin + after].model, own[after].model)
-        begin += rounds
 
 
 def answering(ask: Ask, rounds: Sequence[int]) -> Ask:
@@ -255,7 +278,7 @@ def test_a_stage_that_nobody_answered_leaves_the_next_to_begin_where_the_one_bef
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 12])
 def test_the_model_is_w_ag_the_last_point_or_the_mean_of_the_last_quarter_s_points(rounds: int) -> None:
-    paper = algorithm_1(TILTED.gradient, lambda w: w, np.zeros(3), pace=6.0, rounds=rounds)
+    paper = algorithm_1(TILTED.gradient, lambda w: w, np.zeros(3), upsilon=6.0, rounds=rounds)
     expected = {
         "weighted": paper.model[-1],
         "last": paper.w[-1],
@@ -270,7 +293,7 @@ def test_the_model_is_w_ag_the_last_point_or_the_mean_of_the_last_quarter_s_poin
 def test_only_answered_rounds_of_the_last_quarter_are_in_its_mean_and_without_any_it_is_w_ag() -> None:
     spec = Accelerated(smoothness=1.0, average="tail")
     gradient = Quadratic(np.ones(2), np.array([3.0, 1.5])).gradient
-    paper = algorithm_1(gradient, lambda w: w, np.zeros(2), pace=2.0, rounds=8)
+    paper = algorithm_1(gradient, lambda w: w, np.zeros(2), upsilon=2.0, rounds=8)
     model = run(plan_of(spec, rounds=8), answering(SILOS, [0, 1, 3, 7])).weights
     np.testing.assert_allclose(model, paper.w[4], rtol=1e-12)
     model = run(plan_of(spec, rounds=8), answering(SILOS, [0, 1, 3])).weights
@@ -280,27 +303,27 @@ def test_only_answered_rounds_of_the_last_quarter_are_in_its_mean_and_without_an
 # Smoothness, ridge and penalty
 
 
-@pytest.mark.parametrize("algorithm", [*ALL, staged(12, pace=20.0)], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("algorithm", [*ALL, staged(12, upsilon=20.0)], ids=lambda spec: spec.name)
 def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm: AlgorithmSpec) -> None:
     plan = plan_of(algorithm, ridge=0.1)
     own = accelerated.settings(plan)
     for found in (1e-6, 0.02, 0.05):
         faster = accelerated.settings(plan, found)
-        assert np.all(faster.pace <= own.pace)
-        assert np.all(faster.pace >= found + 0.1 + own.penalty)
+        assert np.all(faster.upsilon <= own.upsilon)
+        assert np.all(faster.upsilon >= found + 0.1 + own.penalty)
         np.testing.assert_array_equal(faster.stage, own.stage)
     for found in (3.0, 1e9):
-        np.testing.assert_array_equal(accelerated.settings(plan, found).pace, own.pace)
+        np.testing.assert_array_equal(accelerated.settings(plan, found).upsilon, own.upsilon)
 
 
 def test_the_pace_is_what_the_bounds_ask_for_with_and_without_strong_convexity() -> None:
-    def pace(smoothness: float | None = None, ridge: float = 0.0, **spec: float) -> float:
+    def upsilon(smoothness: float | None = None, ridge: float = 0.0, **spec: float) -> float:
         plan = plan_of(Accelerated.model_validate({"smoothness": 4.0, **spec}), ridge=ridge)
-        return float(accelerated.settings(plan, smoothness).pace[0])
+        return float(accelerated.settings(plan, smoothness).upsilon[0])
 
-    assert (pace(), pace(1.0), pace(9.0)) == (8.0, 2.0, 8.0)
-    assert (pace(ridge=0.5), pace(1.0, ridge=0.5, penalty=0.25)) == (4.5, 1.75)
-    assert (pace(1.0, pace=5.0), pace(1.0, ridge=0.5, pace=5.0), pace(pace=5.0)) == (5.0, 5.0, 8.0)
+    assert (upsilon(), upsilon(1.0), upsilon(9.0)) == (8.0, 2.0, 8.0)
+    assert (upsilon(ridge=0.5), upsilon(1.0, ridge=0.5, penalty=0.25)) == (4.5, 1.75)
+    assert (upsilon(1.0, upsilon=5.0), upsilon(1.0, ridge=0.5, upsilon=5.0), upsilon(upsilon=5.0)) == (5.0, 5.0, 8.0)
 
 
 @pytest.mark.parametrize("domain", [Ball(radius=0.6), Box(lower=-0.3, upper=0.5), WholeSpace()], ids=lambda d: d.name)

@@ -2,14 +2,13 @@
 
 import math
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ringfence.planning import loss_bounds
-from ringfence.protocol.algorithms import Accelerated, MultiStage, Restart
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import Accelerated, FloatArray, MultiStage, Plan, Restart
 from ringfence.server.algorithms import accelerated
 from tests.server.descent import Map, Quadratic, descend, ratios, slope
 from tests.server.quadratics import make_plan
@@ -31,6 +30,12 @@ def with_noise(gradient: Map, variance: float, seed: int) -> Map:
         return gradient(weights) + math.sqrt(variance / weights.shape[-1]) * random.normal(size=weights.shape)
 
     return noisy
+
+
+def strong_bound(function: Quadratic, convexity: float, rounds: int, variance: float) -> float:
+    """Return the bound on the gap of one strongly convex run from the origin."""
+    known: Any = {"distance": float(np.linalg.norm(function.best)), "rounds": rounds, "variance": variance}
+    return loss_bounds.accelerated_strong(smoothness=1.0, strong_convexity=convexity, **known)
 
 
 def mean_below(values: FloatArray, bound: float) -> bool:
@@ -73,8 +78,10 @@ def test_on_nesterov_s_worst_function_the_gap_falls_with_the_square_of_the_round
     assert all(gap >= 3 / (32 * (rounds + 1) ** 2) for gap, rounds in zip(gaps, LENGTHS, strict=True))
 
 
-def staged(planned: loss_bounds.MultiStageBound, paces: list[float], convexity: float) -> Plan:
-    stages = [Restart(rounds=stage.rounds, pace=pace) for stage, pace in zip(planned.stages, paces, strict=True)]
+def staged(planned: loss_bounds.MultiStageBound, upsilons: list[float], convexity: float) -> Plan:
+    stages = [
+        Restart(rounds=stage.rounds, upsilon=upsilon) for stage, upsilon in zip(planned.stages, upsilons, strict=True)
+    ]
     return make_plan(
         rounds=sum(stage.rounds for stage in stages),
         ridge=convexity,
@@ -92,7 +99,7 @@ def test_every_planned_stage_at_least_halves_the_gap_so_that_it_falls_exponentia
         smoothness=1.0, strong_convexity=convexity, gap=start, rounds=8 * stage, variance=0.0
     )
     assert [one.rounds for one in planned.stages] == [stage] * 8
-    plan = staged(planned, [one.pace for one in planned.stages], convexity)
+    plan = staged(planned, [one.upsilon for one in planned.stages], convexity)
     states = descend(plan, function.without_ridge(convexity), np.zeros(40))
     ends = [place * stage for place in range(9)]
     gaps = [float(function.gap(states[end].model)) for end in ends]
@@ -108,14 +115,7 @@ def test_a_single_strongly_convex_run_without_noise_is_below_its_bound_in_every_
         plan = make_plan(rounds=300, ridge=convexity, algorithm=Accelerated(smoothness=1 - convexity))
         states = descend(plan, function.without_ridge(convexity), np.zeros(20))
         for rounds in range(1, 301):
-            bound = loss_bounds.accelerated_strong(
-                smoothness=1.0,
-                strong_convexity=convexity,
-                distance=float(np.linalg.norm(function.best)),
-                rounds=rounds,
-                variance=0.0,
-            )
-            assert function.gap(states[rounds].model) <= bound
+            assert function.gap(states[rounds].model) <= strong_bound(function, convexity, rounds, 0.0)
 
 
 # With noise
@@ -128,35 +128,26 @@ def test_a_single_strongly_convex_run_with_noise_is_below_its_bound(rounds: int,
     plan = make_plan(rounds=rounds, ridge=convexity, algorithm=Accelerated(smoothness=1 - convexity))
     noisy = with_noise(function.without_ridge(convexity), variance, seed=2)
     states = descend(plan, noisy, np.zeros((200, 10)))
-    bound = loss_bounds.accelerated_strong(
-        smoothness=1.0,
-        strong_convexity=convexity,
-        distance=float(np.linalg.norm(function.best)),
-        rounds=rounds,
-        variance=variance,
-    )
-    assert mean_below(function.gap(states[-1].model), bound)
+    assert mean_below(function.gap(states[-1].model), strong_bound(function, convexity, rounds, variance))
 
 
 @pytest.mark.parametrize("variance", [0.01, 1.0])
 @pytest.mark.parametrize("rounds", [5, 20, 100, 400])
-def test_a_run_without_strong_convexity_with_noise_is_below_its_bound(rounds: int, variance: float) -> None:
+@pytest.mark.parametrize("penalised", [False, True])
+def test_a_run_without_strong_convexity_with_noise_is_below_its_bound(
+    rounds: int, variance: float, penalised: bool
+) -> None:
     function = spread(1e-3, 10)
-    shape = {"distance": float(np.linalg.norm(function.best)), "rounds": rounds, "variance": variance}
-    pace = loss_bounds.accelerated_pace(smoothness=1.0, **shape)  # type: ignore[arg-type]
-    plan = make_plan(rounds=rounds, algorithm=Accelerated(smoothness=1.0, pace=pace))
-    states = descend(plan, with_noise(function.gradient, variance, seed=3), np.zeros((200, 10)))
-    bound = loss_bounds.accelerated_best(smoothness=1.0, **shape)  # type: ignore[arg-type]
-    assert mean_below(function.gap(states[-1].model), bound)
-
-
-def test_a_penalised_run_with_noise_is_below_its_bound() -> None:
-    function, rounds, variance = spread(1e-3, 10), 100, 1.0
-    shape = {"distance": float(np.linalg.norm(function.best)), "rounds": rounds, "variance": variance}
-    penalty = loss_bounds.regularised_penalty(**shape)  # type: ignore[arg-type]
-    plan = make_plan(rounds=rounds, algorithm=Accelerated(smoothness=1.0, penalty=penalty))
-    states = descend(plan, with_noise(function.gradient, variance, seed=4), np.zeros((200, 10)))
-    bound = loss_bounds.regularised(smoothness=1.0, penalty=penalty, **shape)  # type: ignore[arg-type]
+    shape: Any = {"distance": float(np.linalg.norm(function.best)), "rounds": rounds, "variance": variance}
+    if penalised:
+        penalty = loss_bounds.regularised_penalty(**shape)
+        bound = loss_bounds.regularised(smoothness=1.0, penalty=penalty, **shape)
+        algorithm = Accelerated(smoothness=1.0, penalty=penalty)
+    else:
+        bound = loss_bounds.accelerated_best(smoothness=1.0, **shape)
+        algorithm = Accelerated(smoothness=1.0, upsilon=loss_bounds.accelerated_upsilon(smoothness=1.0, **shape))
+    noisy = with_noise(function.gradient, variance, seed=3)
+    states = descend(make_plan(rounds=rounds, algorithm=algorithm), noisy, np.zeros((200, 10)))
     assert mean_below(function.gap(states[-1].model), bound)
 
 
@@ -176,9 +167,9 @@ def planned_stages() -> tuple[loss_bounds.MultiStageBound, float]:
     return planned, start
 
 
-def gaps_after_stages(planned: loss_bounds.MultiStageBound, paces: list[float], inner: float) -> list[FloatArray]:
+def gaps_after_stages(planned: loss_bounds.MultiStageBound, upsilons: list[float], inner: float) -> list[FloatArray]:
     """Return the gaps of 20 noisy runs after every stage; `inner` is the μ that the recursion knows of."""
-    plan = staged(planned, paces, CONVEXITY)
+    plan = staged(planned, upsilons, CONVEXITY)
     settings = accelerated.settings(plan)._replace(ridge=inner)
     noisy = with_noise(FAR.without_ridge(inner), VARIANCE, seed=5)
     states = descend(plan, noisy, np.zeros((20, 10)), settings)
@@ -188,16 +179,16 @@ def gaps_after_stages(planned: loss_bounds.MultiStageBound, paces: list[float], 
 @pytest.mark.parametrize("inner", [0.0, CONVEXITY])
 def test_with_the_corrected_pace_every_stage_halves_the_gap_under_noise(inner: float) -> None:
     planned, start = planned_stages()
-    gaps = gaps_after_stages(planned, [stage.pace for stage in planned.stages], inner)
+    gaps = gaps_after_stages(planned, [stage.upsilon for stage in planned.stages], inner)
     assert all(mean_below(gap, start * 0.5**k) for k, gap in enumerate(gaps, start=1))
     assert mean_below(gaps[-1], planned.bound)
 
 
 def test_with_the_pace_as_the_paper_prints_it_the_gap_stays_where_the_noise_puts_it() -> None:
-    """The printed pace has R(R+1)(R+2) in the denominator, so 2β always is larger, and the noise is never damped.
+    """The printed υ has R(R+1)(R+2) in the denominator, so 2β always is larger, and the noise is never damped.
 
     It shows with μ = 0 inside the stages, as the paper's bound for a stage has it. With the algorithm's own μ, which
-    our plans have, the recursion damps noise by itself: printed and corrected pace both converge.
+    our plans have, the recursion damps noise by itself: printed and corrected υ both converge.
     """
     planned, start = planned_stages()
     printed = [
@@ -206,7 +197,7 @@ def test_with_the_pace_as_the_paper_prints_it_the_gap_stays_where_the_noise_puts
     ]
     assert printed == [2.0] * STAGES
     stuck = [float(gap.mean()) for gap in gaps_after_stages(planned, printed, 0.0)]
-    corrected = gaps_after_stages(planned, [stage.pace for stage in planned.stages], 0.0)
+    corrected = gaps_after_stages(planned, [stage.upsilon for stage in planned.stages], 0.0)
     assert min(stuck) > 50 * float(corrected[-1].mean())
     assert stuck[-1] > stuck[0] / 2  # four more stages, sixteen times as long, and no better
     assert mean_below(gaps_after_stages(planned, printed, CONVEXITY)[-1], start * 0.5**STAGES)

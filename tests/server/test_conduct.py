@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.messages import RefusalReason, RoundRequest
+from ringfence.protocol import RefusalReason, RoundRequest
 from ringfence.server import conduct as conduct_module
 from ringfence.server.conduct import Quorum, conduct, replay
-from ringfence.server.transcript import Answered, read
+from ringfence.server.transcript import Answered, read_transcript
 from tests.server.local import Local, Silos
 from tests.server.quadratics import make_plan, refuse, update
 
@@ -168,7 +168,7 @@ def test_strangers_late_answers_and_second_answers_count_for_nothing(tmp_path: P
     trained = conduct(plan, Loose(answering("s0", "s1")), tmp_path / "loose", seconds=0.01)
     clean = conduct(plan, Local(answering("s0", "s1")), tmp_path / "clean", seconds=0.01)
     assert trained.weights.tobytes() == clean.weights.tobytes()
-    _, entries = read(tmp_path / "loose")
+    _, entries = read_transcript(tmp_path / "loose")
     assert {entry.silo for entry in entries if isinstance(entry, Answered)} == {"s0", "s1"}
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.head import Head, SignedHead
-from ringfence.protocol.messages import RefusalReason, RoundRequest
-from ringfence.sealed_sums.sealing import new_key, sign
+from ringfence.protocol import Head, RefusalReason, RoundRequest, SignedHead
 from ringfence.server.conduct import ConductedRun, Quorum, conduct, replay
-from ringfence.server.transcript import Answered, Asked, read
+from ringfence.server.transcript import Answered, Asked, read_transcript
+from ringfence.shuffler.sealing import new_key, sign
 from tests.server.local import Local
 from tests.server.quadratics import make_plan, refuse, update
 
@@ -75,7 +74,8 @@ def test_heads_change_neither_the_model_nor_the_recorded_request(tmp_path: Path)
     without = conduct(plan, Silos(lambda name, round: None), tmp_path / "without")
     assert with_heads.weights.tobytes() == without.weights.tobytes() == replay(tmp_path / "with").weights.tobytes()
     asked, before = (
-        [entry.request for entry in read(tmp_path / run)[1] if isinstance(entry, Asked)] for run in ("with", "without")
+        [entry.request for entry in read_transcript(tmp_path / run)[1] if isinstance(entry, Asked)]
+        for run in ("with", "without")
     )
     assert asked == before
 
@@ -110,14 +110,14 @@ def test_a_refusal_s_head_counts_and_a_silo_that_has_forgotten_is_told_of_and_no
 
 
 def test_where_the_plan_pins_a_silo_s_key_only_what_that_key_signed_is_kept(tmp_path: Path) -> None:
-    from ringfence.sealed_sums.sealing import verifying_key
+    from ringfence.shuffler.sealing import verifying_key
 
     key, plan = new_key(), three()
     pinned = plan.model_copy(
         update={"silos": tuple(each.model_copy(update={"key": verifying_key(key)}) for each in plan.silos)}
     )
     conduct(plan, Silos(lambda name, round: head(name, 2, key if name == "s0" else None)), tmp_path)
-    header, entries = read(tmp_path)
+    header, entries = read_transcript(tmp_path)
     run = ConductedRun(header.model_copy(update={"plan": pinned}))
     for entry in entries:
         if isinstance(entry, Answered) and entry.round == 0:

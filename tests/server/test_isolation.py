@@ -1,4 +1,4 @@
-"""The server is the untrusted room: it must not so much as load what belongs to a silo."""
+"""The server is untrusted: it must not so much as load what belongs to a silo, or the shuffler's own state."""
 
 import subprocess
 import sys
@@ -10,7 +10,10 @@ FORBIDDEN = (
     "ringfence.silo",
     "ringfence.accounting",
     "ringfence.planning",
-    "ringfence.shuffler",
+    "ringfence.shuffler.service",
+    "ringfence.shuffler.shuffler",
+    "ringfence.shuffler.store",
+    "ringfence.shuffler.witness",
     "ringfence.cli",
     "sqlite3",
     "_sqlite3",

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from ringfence.planning import loss_bounds
-from ringfence.protocol.algorithms import Accelerated, MinibatchSGD, MultiStage, Preconditioned, Restart
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import Ball
-from ringfence.protocol.proximal import Proximal
+from ringfence.protocol import (
+    Accelerated,
+    Ball,
+    FloatArray,
+    MinibatchSGD,
+    MultiStage,
+    Preconditioned,
+    Proximal,
+    Restart,
+)
 from ringfence.server.algorithms import accelerated, minibatch
 from ringfence.server.rounds import run
 from tests.server.quadratics import make_plan, quadratics
@@ -37,7 +43,7 @@ BEST = np.sign(CENTRE) * np.maximum(np.abs(CENTRE) - LASSO / CURVATURES, 0.0)
         MinibatchSGD(step=0.5).averaged("last", 200),
         Accelerated(smoothness=1.0, average="last"),
         MultiStage(
-            smoothness=1.0, average="last", stages=(Restart(rounds=100, pace=0.0), Restart(rounds=100, pace=0.0))
+            smoothness=1.0, average="last", stages=(Restart(rounds=100, upsilon=0.0), Restart(rounds=100, upsilon=0.0))
         ),
     ],
     ids=lambda spec: str(spec.name),
@@ -75,17 +81,21 @@ def test_axes_of_a_survey_take_no_lasso() -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])
 def test_the_accelerated_inequality_holds_on_every_path_with_any_noise(rounds: int, noise: float) -> None:
     """Lemma L2 before the expectation: 2υD²/(R(R+1)) plus what the noise of this very path adds."""
-    generator, pace = np.random.default_rng(rounds), 2 * float(CURVATURES.max())
+    generator, upsilon = np.random.default_rng(rounds), 2 * float(CURVATURES.max())
     plan = make_plan(dimension=5, rounds=rounds, lasso=LASSO, algorithm=Accelerated(smoothness=float(CURVATURES.max())))
     settings, state, added = accelerated.settings(plan), accelerated.init(np.zeros(5)), 0.0
     for r in range(1, rounds + 1):
-        asked, heard, before = accelerated.query(settings, state, r - 1), noise * generator.normal(size=5), state.point
+        asked, heard, before = (
+            accelerated.query_weights(settings, state, r - 1),
+            noise * generator.normal(size=5),
+            state.iterate,
+        )
         state = accelerated.step(settings, plan.proximal, state, slope(asked) + heard, r - 1)
-        alpha, eta, gamma = 2 / (r + 1), 4 * pace / (r * (r + 1)), 2 / (r * (r + 1))
+        alpha, eta, gamma = 2 / (r + 1), 4 * upsilon / (r * (r + 1)), 2 / (r * (r + 1))
         room = eta - CURVATURES.max() * alpha**2
         added += (alpha * heard @ (BEST - before) + alpha**2 * heard @ heard / (2 * room)) / gamma
     gap = objective(state.model) - objective(BEST)
-    start = loss_bounds.accelerated(distance=float(np.linalg.norm(BEST)), pace=pace, rounds=rounds, variance=0.0)
+    start = loss_bounds.accelerated(distance=float(np.linalg.norm(BEST)), upsilon=upsilon, rounds=rounds, variance=0.0)
     assert gap <= start + 2 / (rounds * (rounds + 1)) * added + 1e-12
 
 

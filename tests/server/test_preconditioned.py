@@ -8,16 +8,22 @@ import pytest
 
 from ringfence import Member, PlanRequest, Silo, make_plan, train
 from ringfence.errors import PlanError
-from ringfence.protocol.algorithms import Preconditioned
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import NoisyUpdate, pack, unpack
-from ringfence.protocol.plan import Plan, StageTerms
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.server.learned import Learned
+from ringfence.protocol import (
+    FloatArray,
+    NoisyUpdate,
+    Plan,
+    Preconditioned,
+    Schema,
+    StageTerms,
+    pack,
+    parse_schema,
+    unpack,
+)
 from ringfence.server.rounds import Session
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
-from ringfence.simulation.preliminary import learned_after
+from ringfence.server.state import ServerState
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
+from ringfence.simulation.trials import simulated_states
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 TIME, EVENT = {**NUMBER, "lower": 0.0}, {"type": "boolean"}
@@ -43,7 +49,7 @@ def without_noise(plan: Plan, records: Records) -> FloatArray:
     while not session.finished:
         request, stage = session.request(), session.stage
         everybody = np.ones(len(records)), len(records)
-        exact = compute(stage.question, plan, unpack(request.weights), records, *everybody)
+        exact = compute(stage.query, plan, unpack(request.argument), records, *everybody)
         answer = NoisyUpdate(plan=request.plan, round=request.round, silo="a", vector=pack(exact))
         session.receive({"a": answer})
     return session.result().weights
@@ -129,9 +135,9 @@ def test_the_means_of_many_features_are_the_direction_that_it_cuts_less() -> Non
     data = schema(1100)
     plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
     assert plan.algorithm == Preconditioned(axes="rank-one")
-    assert [stage.question.name for stage in plan.stages] == ["feature-means", "preconditioned-gradient"]
+    assert [stage.query.name for stage in plan.stages] == ["feature-means", "preconditioned-gradient"]
     records = off_centre(np.random.default_rng(4), data, 3000)
-    (learned,) = learned_after(plan, [records], [1], 1)
+    (learned,) = simulated_states(plan, [records], [1], 1)
     axes = learned.settings.axes
     mean = records.features.mean(axis=0) / np.linalg.norm(records.features.mean(axis=0))
     along, across = (
@@ -154,7 +160,7 @@ def test_many_features_are_trained_through_real_gates(tmp_path: Path) -> None:
 def test_a_run_whose_survey_nobody_answers_trains_by_what_the_schema_says_of_many_features() -> None:
     data = schema(1100)
     plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
-    settings = Learned.nothing(plan).settings
+    settings = ServerState.initial(plan).settings
     # Numbers that are spread evenly have no mean, so the constant is the one direction that stands out.
     others = settings.axes.turned(np.eye(data.width)[:, :1])
     assert np.linalg.norm(settings.axes.turned(np.eye(data.width)[:, -1:])) <= np.linalg.norm(others)

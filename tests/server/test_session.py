@@ -6,10 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage, Phase, Restart
-from ringfence.protocol.messages import Answer, RefusalReason, RoundRequest, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Curvature
+from ringfence.protocol import (
+    Accelerated,
+    Answer,
+    Curvature,
+    Localized,
+    MinibatchSGD,
+    MultiStage,
+    Phase,
+    Plan,
+    RefusalReason,
+    Restart,
+    RoundRequest,
+    unpack,
+)
 from ringfence.server.rounds import RoundOutcome, Session, run
 from tests.server.quadratics import make_plan, quadratics, refuse, update
 
@@ -18,7 +28,9 @@ PLANS: dict[str, dict[str, Any]] = {
     "minibatch-sgd": {"algorithm": MinibatchSGD(step=0.3, momentum=0.5, growth=1.1)},
     "accelerated": {"algorithm": Accelerated(smoothness=3.0, penalty=0.1, average="tail")},
     "multi-stage": {
-        "algorithm": MultiStage(smoothness=3.0, stages=(Restart(rounds=5, pace=0.0), Restart(rounds=7, pace=9.0))),
+        "algorithm": MultiStage(
+            smoothness=3.0, stages=(Restart(rounds=5, upsilon=0.0), Restart(rounds=7, upsilon=9.0))
+        ),
         "ridge": 0.1,
     },
     "localized": {
@@ -41,7 +53,7 @@ def answers(request: RoundRequest) -> dict[str, Answer]:
     if request.round == 0:
         return {name: update(request, name, random.uniform(0, 1, 1)) for name in NAMES}
     given: dict[str, Answer] = {
-        name: update(request, name, unpack(request.weights) + random.normal(size=2)) for name in NAMES
+        name: update(request, name, unpack(request.argument) + random.normal(size=2)) for name in NAMES
     }
     if request.round % 4 == 1:
         given["s1"] = refuse(request, "s1", RefusalReason.UNAVAILABLE)
@@ -123,6 +135,6 @@ def test_every_point_asked_about_and_the_model_are_in_the_domain(kind: str) -> N
     silos = quadratics((9, 0), (0, 9), (-9, 1))
     while not session.finished:
         request = session.request()
-        assert plan.domain.contains(unpack(request.weights))
+        assert plan.domain.contains(unpack(request.argument))
         session.receive(answers(request) if request.round == 0 else silos(request, session.asked()))
     assert plan.domain.contains(session.result().weights)

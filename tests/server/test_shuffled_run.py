@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.messages import RoundRequest, SealedUpdate
+from ringfence.protocol import RoundRequest, SealedUpdate
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.conduct import Quorum, conduct, replay
-from ringfence.server.transcript import NAME, Answered, Closed, Mixed, read
+from ringfence.server.transcript import NAME, Answered, Closed, Mixed, read_transcript
 from ringfence.silo.channels import shuffler as channel_at_silo
-from tests.sealed_sums.shuffled_federation import NAMES, Federation, federation
 from tests.server.local import Local
+from tests.shuffler.shuffled_federation import NAMES, Federation, federation
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def model_of(made: Federation, folder: Path) -> bytes:
 
 
 def kinds(folder: Path) -> list[str]:
-    return [entry.kind for entry in read(folder)[1]]
+    return [entry.kind for entry in read_transcript(folder)[1]]
 
 
 def test_a_run_writes_down_what_was_mixed_and_replays_to_the_same_model(made: Federation, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_the_plan_s_quorum_holds_whatever_the_server_asks_for(made: Federation, 
                 quorum=quorum,
                 collect=made.local.collect(made.plan),
             )
-    assert not any(isinstance(entry, Mixed | Closed) for entry in read(run)[1])
+    assert not any(isinstance(entry, Mixed | Closed) for entry in read_transcript(run)[1])
     assert len(model_of(made, run)) == 8 * made.plan.dimension, "when the third comes, the run goes on"
 
 
@@ -155,7 +155,7 @@ def test_a_round_that_too_many_silos_have_lost_is_passed_without_a_step(
     trained = conduct(made.plan, silos_of(made), run, seconds=0.1, collect=made.local.collect(made.plan))
     assert [outcome.answered for outcome in trained.history] == [(), NAMES, NAMES]
     assert trained.history[0].refused == {"west": "round-lost"}
-    assert [entry.round for entry in read(run)[1] if isinstance(entry, Mixed)] == [1, 2]
+    assert [entry.round for entry in read_transcript(run)[1] if isinstance(entry, Mixed)] == [1, 2]
     assert replay(run).weights.tobytes() == trained.weights.tobytes()
 
 
@@ -164,7 +164,7 @@ def test_a_shuffler_that_lets_nothing_out_stops_the_run_with_a_sentence(made: Fe
     nothing: Collect = lambda round, updates: None  # noqa: E731 (one line says it)
     with pytest.raises(TrainingError, match=r"has not released round 0.*Nothing is lost"):
         conduct(made.plan, silos_of(made), run, seconds=0.01, collect=nothing)
-    assert sum(isinstance(entry, Answered) for entry in read(run)[1]) == 3
+    assert sum(isinstance(entry, Answered) for entry in read_transcript(run)[1]) == 3
     model_of(made, run)
 
 

@@ -7,12 +7,9 @@ import pytest
 from scipy.stats import chi2
 
 from ringfence import Member, PlanRequest, make_plan
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Gamma, LogLink, NegativeBinomial, PoissonLoss
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import parse_schema
-from ringfence.server import survey
-from ringfence.server.metric import MainDirection, directions, expected_directions, main_direction
+from ringfence.protocol import FloatArray, Gamma, LogLink, NegativeBinomial, Plan, PoissonLoss, parse_schema
+from ringfence.server.algorithms import survey
+from ringfence.server.algorithms.whitening import MainDirection, main_direction, principal_axes, prior_principal_axes
 from ringfence.simulation import trials
 
 FALSE_ALARM = 1e-6
@@ -34,8 +31,8 @@ def test_without_noise_the_directions_are_those_of_the_matrix_and_whitening_make
     random = np.random.default_rng(1)
     root = random.normal(size=(6, 6))
     matrix = root @ root.T
-    found = directions(np.eye(6), matrix, 1e-12)
-    assert np.allclose(found.axes @ matrix @ found.axes.T, np.diag(found.sizes), atol=1e-6)
+    found = principal_axes(np.eye(6), matrix, 1e-12)
+    assert np.allclose(found.axes @ matrix @ found.axes.T, np.diag(found.moments), atol=1e-6)
     whitened = found.whitened(0.0)
     assert np.allclose(whitened.axes.turned(whitened.axes.turned(matrix).T), np.eye(6), atol=1e-6)
     assert whitened.norm == pytest.approx(math.sqrt(6))
@@ -45,27 +42,27 @@ def test_of_noise_alone_no_direction_stands_out_by_much() -> None:
     """Above the edge, by chance, lie few of many eigenvalues, and barely: their sizes are at most twice the edge."""
     random = np.random.default_rng(2)
     for _ in range(20):
-        found = directions(np.eye(50), symmetric_noise(random, 50, 1.0), 1.0)
+        found = principal_axes(np.eye(50), symmetric_noise(random, 50, 1.0), 1.0)
         # Tails of the largest eigenvalue fall like exp(−(2/3)·(50^(1/6)·x)^(3/2)…): twice the edge is out of reach.
-        assert np.max(found.sizes) < 2 * found.edge
-        assert np.sum(found.sizes > found.edge / 2) <= 5
+        assert np.max(found.moments) < 2 * found.edge
+        assert np.sum(found.moments > found.edge / 2) <= 5
 
 
 def test_a_direction_well_above_the_noise_is_found_with_its_size() -> None:
     random, width, noise = np.random.default_rng(3), 40, 0.01
     direction = random.normal(size=width)
     direction /= np.linalg.norm(direction)
-    found = directions(np.eye(width), np.outer(direction, direction) + symmetric_noise(random, width, noise), noise)
+    found = principal_axes(np.eye(width), np.outer(direction, direction) + symmetric_noise(random, width, noise), noise)
     # Its size errs by noise of about 0.01 along it, and by (e/2)²/θ ≈ 0.002 that is taken off: a tenth is ten of those.
-    assert np.max(found.sizes) == pytest.approx(1.0, abs=0.1)
-    assert abs(found.axes[np.argmax(found.sizes)] @ direction) > 0.99
+    assert np.max(found.moments) == pytest.approx(1.0, abs=0.1)
+    assert abs(found.axes[np.argmax(found.moments)] @ direction) > 0.99
 
 
 MIXED = {"a": NUMBER, "c": {"type": "categorical", "categories": ["k", "l", "m"]}, "y": NUMBER}
 
 
 def test_a_schema_lets_one_expect_the_second_moments_of_records_spread_evenly() -> None:
-    found = expected_directions(parse_schema({"columns": MIXED}, target="y"), 0.5)
+    found = prior_principal_axes(parse_schema({"columns": MIXED}, target="y"), 0.5)
     root = np.linalg.inv(found.axes)
     third, none = 1 / 3, 0.0  # a number in [-1, 1]; one of three categories, alone and beside the constant
     expected = [
@@ -75,31 +72,31 @@ def test_a_schema_lets_one_expect_the_second_moments_of_records_spread_evenly() 
         [none, none, none, third, third],
         [none, third, third, third, 1.0],
     ]
-    assert np.allclose(root @ np.diag(found.sizes) @ root.T, expected)
+    assert np.allclose(root @ np.diag(found.moments) @ root.T, expected)
     assert found.edge == 0.5
 
 
 def test_a_radius_shortens_the_features_that_are_expected_and_not_the_constant() -> None:
     for columns, radius in ((MIXED, 0.1), (dict.fromkeys("ay", NUMBER), 100.0)):
         data = parse_schema({"columns": columns, "radius": radius}, target="y")
-        root = np.linalg.inv(expected_directions(data, 0.0).axes)
-        sizes = np.diag(root @ np.diag(expected_directions(data, 0.0).sizes) @ root.T)
+        root = np.linalg.inv(prior_principal_axes(data, 0.0).axes)
+        sizes = np.diag(root @ np.diag(prior_principal_axes(data, 0.0).moments) @ root.T)
         assert sizes[-1] == pytest.approx(1.0)
         assert np.sum(sizes[:-1]) == pytest.approx(min(radius**2, 1 / 3 if radius > 1 else 4 / 3))
 
 
 def test_a_target_that_nobody_asked_about_lies_in_the_middle_as_uncertain_as_bounds_and_scores_let_it_be() -> None:
-    number = survey.expected_target(plan())
+    number = survey.prior_of_target(plan())
     assert number.centre.tolist() == [0.0]
     assert number.spread == pytest.approx(1 / 3)
     assert number.uncertainty + number.spread**2 == pytest.approx(1 / 3)  # evenly spread over [-1, 1]
     labels = parse_schema({"columns": MIXED}, target="c")
-    three = survey.expected_target(make_plan(labels, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
+    three = survey.prior_of_target(make_plan(labels, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
     assert (three.centre.tolist(), three.uncertainty, three.imbalance) == ([0.0] * 3, survey.CLASS_VARIANCE, 0.0)
     two = parse_schema({"columns": {**MIXED, "c": {"type": "categorical", "categories": ["k", "l"]}}}, target="c")
-    odds = survey.expected_target(make_plan(two, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
+    odds = survey.prior_of_target(make_plan(two, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
     assert (odds.centre.tolist(), odds.uncertainty) == ([0.0], survey.SCORE_VARIANCE)
-    unsure = survey.of_labels(np.array([0.5, 0.5]), 1e3)  # what shares under much noise come to
+    unsure = survey.estimate_from_class_shares(np.array([0.5, 0.5]), 1e3)  # what shares under much noise come to
     assert unsure.uncertainty == pytest.approx(odds.uncertainty, rel=1e-3)
     assert 0 < odds.imbalance < 1 / 8  # |1 − 2p|·min(p, 1 − p) is 1/8 at most
 
@@ -108,31 +105,31 @@ def test_the_nearest_shares_are_not_negative_and_add_up_to_one() -> None:
     random = np.random.default_rng(4)
     for _ in range(50):
         shares = random.normal(scale=2.0, size=9)
-        likely = survey.on_simplex(shares)
+        likely = survey.project_onto_simplex(shares)
         assert likely.min() >= 0
         assert likely.sum() == pytest.approx(1.0)
         other = random.dirichlet(np.ones(9))
         assert np.linalg.norm(likely - shares) <= np.linalg.norm(other - shares) + 1e-12
-    assert np.allclose(survey.on_simplex(np.array([0.2, 0.3, 0.5])), [0.2, 0.3, 0.5])
+    assert np.allclose(survey.project_onto_simplex(np.array([0.2, 0.3, 0.5])), [0.2, 0.3, 0.5])
 
 
 def test_a_number_s_centre_and_spread_come_of_its_shares() -> None:
     values = np.random.default_rng(5).normal(0.2, 0.1, 100_000)
     edges = np.linspace(-0.5, 0.5, 17)
-    target = survey.of_number(np.histogram(values, edges)[0] / len(values), edges, 1e-9)
+    target = survey.estimate_from_histogram(np.histogram(values, edges)[0] / len(values), edges, 1e-9)
     assert target.centre[0] == pytest.approx(0.2, abs=0.01)
     assert target.spread == pytest.approx(0.1, rel=0.2)
-    hidden = survey.of_number(np.full(16, 1 / 16), edges, 10.0)
+    hidden = survey.estimate_from_histogram(np.full(16, 1 / 16), edges, 10.0)
     assert hidden.uncertainty == pytest.approx(0.25**2)
 
 
 def test_labels_odds_are_drawn_to_even_the_more_noise_there_is() -> None:
-    sure, unsure = (survey.of_labels(np.array([0.9, 0.1]), noise) for noise in (1e-6, 0.1))
+    sure, unsure = (survey.estimate_from_class_shares(np.array([0.9, 0.1]), noise) for noise in (1e-6, 0.1))
     assert sure.centre[0] == pytest.approx(-math.log(9), rel=1e-3)
     assert abs(unsure.centre[0]) < abs(sure.centre[0])
     assert sure.uncertainty < 1e-6 < unsure.uncertainty < survey.SCORE_VARIANCE
-    assert survey.of_labels(np.array([0.5, 0.5]), 1e-6).imbalance == pytest.approx(0.0)
-    three = survey.of_labels(np.array([0.5, 0.25, 0.25]), 1e-9)
+    assert survey.estimate_from_class_shares(np.array([0.5, 0.5]), 1e-6).imbalance == pytest.approx(0.0)
+    three = survey.estimate_from_class_shares(np.array([0.5, 0.25, 0.25]), 1e-9)
     assert three.centre.sum() == pytest.approx(0.0, abs=1e-9)
 
 
@@ -143,16 +140,16 @@ def test_what_descent_leaves_and_gathers_is_what_simulated_descents_leave_and_ga
 ) -> None:
     """The spread of 4,000 descents under noise is within what χ² allows, at one false alarm in a million."""
     curvatures, step, rounds, runs = np.array([0.02, 0.3, 1.0]), 0.7, 9, 4000
-    left, gathered = survey.descent(curvatures, step, momentum, rounds, averaged)
+    left, gathered = survey.descent_errors(curvatures, step, momentum, rounds, averaged)
     random = np.random.default_rng(6)
     point, speed = np.ones((runs, 3)), np.zeros((runs, 3))
-    exact, pace = np.ones(3), np.zeros(3)
+    exact, velocity = np.ones(3), np.zeros(3)
     points, exactly = [], []
     for _ in range(rounds):
         speed = momentum * speed - step * (curvatures * point + random.normal(size=(runs, 3)))
         point = point + speed
-        pace = momentum * pace - step * curvatures * exact
-        exact = exact + pace
+        velocity = momentum * velocity - step * curvatures * exact
+        exact = exact + velocity
         points.append(point)
         exactly.append(exact)
     model: FloatArray = np.mean(points[-averaged:], axis=0)
@@ -164,9 +161,9 @@ def test_what_descent_leaves_and_gathers_is_what_simulated_descents_leave_and_ga
 
 def test_more_budget_never_cuts_more() -> None:
     def unit(epsilon: float) -> float:
-        found = directions(np.eye(8), np.eye(8) / 8, 1e-3)
-        target = survey.Target(np.array([0.1]), 1e-4, 0.3)
-        axes = survey.decided(plan(epsilon), found, target, 0.5).axes
+        found = principal_axes(np.eye(8), np.eye(8) / 8, 1e-3)
+        target = survey.TargetEstimate(np.array([0.1]), 1e-4, 0.3)
+        axes = survey.choose_descent(plan(epsilon), found, target, 0.5).axes
         return float(1 / np.linalg.norm(axes.back(np.eye(8)[:, 0])))
 
     units = [unit(epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)]
@@ -177,11 +174,11 @@ def test_more_budget_never_cuts_more() -> None:
 def test_a_survey_takes_its_share_of_the_budget_and_training_the_rest() -> None:
     made = plan()
     first, training = made.stages
-    assert (first.question.name, first.rounds) == ("feature-moments", 2)
-    assert (training.question.name, training.rounds) == ("preconditioned-gradient", 12)
+    assert (first.query.name, first.rounds) == ("feature-moments", 2)
+    assert (training.query.name, training.rounds) == ("preconditioned-gradient", 12)
     terms = made.silos[0]
     shifts = [
-        stage.rounds * (stage.question.sensitivity(made, own.batch) / own.sigma) ** 2
+        stage.rounds * (stage.query.sensitivity(made, own.batch) / own.sigma) ** 2
         for stage, own in zip(made.stages, terms.stages, strict=True)
     ]
     assert shifts[0] / sum(shifts) == pytest.approx(0.2, rel=1e-3)
@@ -198,24 +195,24 @@ LOG_LINKS = {
 def test_of_a_log_link_a_number_s_mean_and_spread_are_told_as_scores_have_them(name: str) -> None:
     """A mean of 0.4 above the scale's zero, −1, with a deviation of 0.2, errs by 0.04."""
     loss, slope = LOG_LINKS[name]
-    number = survey.Target(np.array([-0.6]), 0.04**2, 0.2)
-    told = survey.of_scores(log_linked(loss), number)
+    number = survey.TargetEstimate(np.array([-0.6]), 0.04**2, 0.2)
+    told = survey.in_score_units(log_linked(loss), number)
     assert told.centre == pytest.approx(math.log(0.4))
     assert told.spread == pytest.approx(0.5)
     assert told.uncertainty == pytest.approx(0.1**2)
-    assert told.bend == pytest.approx(0.4 * slope)
+    assert told.curvature == pytest.approx(0.4 * slope)
     scores, targets = np.array([[math.log(0.4)]]), np.array([-0.45])
     assert loss.residuals(scores, targets)[0, 0] == pytest.approx(slope * (0.4 - 0.55))
     nudged = [loss.residuals(scores + step, np.array([-0.6]))[0, 0] for step in (1e-6, -1e-6)]
-    assert (nudged[0] - nudged[1]) / 2e-6 == pytest.approx(told.bend, rel=1e-6)
+    assert (nudged[0] - nudged[1]) / 2e-6 == pytest.approx(told.curvature, rel=1e-6)
 
 
 def test_descent_by_a_log_link_is_that_of_least_squares_in_units_of_its_curvature() -> None:
     """Poisson's at a mean of 1 is curved as gamma's, and both as errors in units of the mean: one decision for both."""
-    number = survey.Target(np.array([0.0]), 0.0, 0.2)
-    found = directions(np.eye(8), np.diag(np.linspace(0.1, 1.0, 8)), 1e-3)
+    number = survey.TargetEstimate(np.array([0.0]), 0.0, 0.2)
+    found = principal_axes(np.eye(8), np.diag(np.linspace(0.1, 1.0, 8)), 1e-3)
     poisson, gamma = (
-        survey.decided(log_linked(LOG_LINKS[name][0]), found, number, 0.5) for name in ("poisson", "gamma")
+        survey.choose_descent(log_linked(LOG_LINKS[name][0]), found, number, 0.5) for name in ("poisson", "gamma")
     )
     np.testing.assert_allclose(poisson.axes.packed(), gamma.axes.packed())
     assert poisson.step == pytest.approx(gamma.step)
@@ -226,7 +223,7 @@ def test_nobody_knows_offsets_so_that_the_start_errs_by_as_much_as_their_range_l
     columns = {"x": NUMBER, "y": NUMBER | {"lower": 0.0}, "years": NUMBER | {"lower": 1.0, "upper": math.e**2}}
     schema = parse_schema({"columns": columns, "exposure": "years"}, target="y")
     asked = make_plan(schema, [Member("a", 4000, 1.0, 1e-6)], PlanRequest(algorithm="preconditioned", loss="poisson"))
-    told = survey.of_scores(asked, survey.Target(np.array([0.0]), 0.0, 0.2))
+    told = survey.in_score_units(asked, survey.TargetEstimate(np.array([0.0]), 0.0, 0.2))
     assert told.uncertainty == pytest.approx(1 / 3)  # logarithms are spread evenly over ±1
 
 
@@ -243,7 +240,7 @@ def test_the_mean_of_many_features_is_found_beneath_its_noise_with_its_length_an
     random, width, noise = np.random.default_rng(3), 2000, 3e-3
     mean = np.full(width, math.sqrt(0.3 / width))
     found = main_direction(mean + noise * random.standard_normal(width), 0.5, noise=noise, edge=0.1, norm=2.0)
-    assert found.size == pytest.approx(0.3, abs=0.02)
+    assert found.moment == pytest.approx(0.3, abs=0.02)
     assert found.others * (width - 1) == pytest.approx(0.2, abs=0.02)
     assert np.linalg.norm(found.direction) == pytest.approx(1.0)
     assert found.direction @ mean / np.linalg.norm(mean) == pytest.approx(math.sqrt(0.3 / 0.318), abs=0.01)
@@ -303,7 +300,7 @@ def test_seven_classes_around_a_circle_are_told_apart_where_there_is_little_nois
     silos, (features, targets) = [drawn(2000) for _ in range(3)], drawn(4000)
     members = [Member(name, 2000, 10.0, 1e-6) for name in "abc"]
     made = make_plan(parse_schema({"columns": columns}, target="y"), members, PlanRequest(held_out=0.0))
-    for weights in trials.weights(made, silos, [1, 2, 3]):
+    for weights in trials.simulated_weights(made, silos, [1, 2, 3]):
         assert np.mean(np.argmax(features @ weights.reshape(4, classes), axis=1) != targets) < 0.2
 
 
@@ -325,8 +322,8 @@ def of_classes(shares: list[float], *, epsilon: float) -> tuple[float, float]:
     target = {"type": "categorical", "categories": [f"c{number}" for number in range(len(shares))]}
     columns = {name: column.model_dump(exclude_none=True) for name, column in SCHEMA.columns.items()}
     made = make_plan(parse_schema({"columns": columns | {"y": target}}, target="y"), [Member("a", 3000, epsilon, 1e-6)])
-    found = directions(np.eye(8), np.eye(8) / 8, 1e-3)
-    decided = survey.decided(made, found, survey.of_labels(np.array(shares), 1e-9), 0.5)
+    found = principal_axes(np.eye(8), np.eye(8) / 8, 1e-3)
+    decided = survey.choose_descent(made, found, survey.estimate_from_class_shares(np.array(shares), 1e-9), 0.5)
     plain = found.whitened(found.edge / 2)
     unit = plain.axes.packed()[0] / decided.axes.packed()[0]
     return float(unit / plain.norm), float(decided.step / unit**2)

@@ -12,13 +12,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ringfence.errors import OutputError, PlanError, TrainingError, TranscriptError
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.plan import Plan
+from ringfence.errors import OutputError, TrainingError, TranscriptError
+from ringfence.protocol import Plan, RoundRequest
 from ringfence.protocol.public import canonical_json
 from ringfence.server.conduct import Quorum, conduct, replay
 from ringfence.server.rounds import RunResult, Session
-from ringfence.server.transcript import NAME, Answered, Asked, Closed, RunHeader, Transcript, from_line, read, to_line
+from ringfence.server.transcript import (
+    NAME,
+    Answered,
+    Asked,
+    Closed,
+    RunHeader,
+    Transcript,
+    from_line,
+    read_transcript,
+    to_line,
+)
 from tests.server.local import Local
 from tests.server.test_session import NAMES, PLANS, answers, plan_of
 
@@ -79,7 +88,7 @@ def test_a_run_stopped_after_every_other_answer_is_bit_for_bit_the_run_that_was_
         except KeyboardInterrupt:
             assert exchange.handed_over == 2
     assert trained is not None
-    header, _ = read(tmp_path)
+    header, _ = read_transcript(tmp_path)
     assert_same(trained, uninterrupted(plan, header.seed))
     assert_same(trained, replay(tmp_path))
 
@@ -190,26 +199,6 @@ def test_a_transcript_that_another_version_wrote_is_refused_rather_than_replayed
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 TERMS = {"records": 64, "batch": 64, "sigma": 1.0, "survey_sigma": 0.1, "epsilon": 1.0, "delta": 1e-6, "weight": 1 / 3}
-PLAN_OF_0_1_0: dict[str, Any] = {
-    "format": 1,
-    "run": "test",
-    "data": {"columns": dict.fromkeys(("y", "x0", "x1"), NUMBER), "target": "y", "intercept": 0.0},
-    "loss": {"name": "squared"},
-    "clip": 1.0,
-    "domain": {"name": "ball", "radius": 2.0},
-    "sampling": "full",
-    "rounds": 12,
-    "algorithm": {"name": "accelerated", "smoothness": 3.0, "penalty": 0.1, "average": "tail"},
-    "survey": {"statistic": "curvature", "margin": 2.0},
-    "silos": [{"name": name, **TERMS} for name in NAMES],
-}
-"""What `plan_of("accelerated")` makes, as version 0.1.0 knew it."""
-
-
-def plan_of_0_1_0() -> Plan:
-    plan = Plan.parse(canonical_json(PLAN_OF_0_1_0), error=PlanError)
-    assert json.loads(plan.content)["format"] == 1
-    return plan
 
 
 def header_line(**fields: Any) -> bytes:
@@ -218,35 +207,11 @@ def header_line(**fields: Any) -> bytes:
     return b'{"check":"' + hashlib.sha256(content).hexdigest()[:32].encode() + b'","entry":' + content + b"}\n"
 
 
-def test_a_run_that_0_1_0_began_goes_on_under_its_own_header_to_the_model_of_today_s_plan(tmp_path: Path) -> None:
-    plan, today = plan_of_0_1_0(), plan_of("accelerated")
-    line = header_line(format=1, plan=json.loads(plan.content))
-    (tmp_path / NAME).write_bytes(line)
-    with pytest.raises(KeyboardInterrupt):
-        go(plan, Local(silos, stop_after=7), tmp_path)
-    trained = go(plan, Local(silos), tmp_path)
-    assert lines(tmp_path)[0] == line
-    assert_same(trained, replay(tmp_path))
-    assert_same(trained, uninterrupted(today, 7))
-    header, _ = read(tmp_path)
-    assert (header.format, header.plan.digest()) == (1, plan.digest())
-
-
-def test_a_plan_of_0_1_0_that_runs_for_the_first_time_stands_in_a_header_of_today_by_its_own_bytes(
-    tmp_path: Path,
-) -> None:
-    plan = plan_of_0_1_0()
-    go(plan, Local(silos), tmp_path)
-    entry = json.loads(lines(tmp_path)[0])["entry"]
-    assert (entry["format"], entry["plan"].encode()) == (2, plan.content)
-    assert read(tmp_path)[0].plan.digest() == plan.digest()
-
-
 def test_a_transcript_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(tmp_path: Path) -> None:
     plan = plan_of("accelerated")
-    content = header_line(format=3, plan={"questions": "of another kind"}) + b"lines of another kind\n"
+    content = header_line(format=2, plan={"queries": "of another kind"}) + b"lines of another kind\n"
     (tmp_path / NAME).write_bytes(content)
-    newer = "This transcript has format 3, and this version of Ringfence reads formats up to 2: install a newer version"
+    newer = "This transcript has format 2, and this version of Ringfence reads formats up to 1: install a newer version"
     with pytest.raises(TranscriptError, match=newer):
         go(plan, Local(silos), tmp_path)
     with pytest.raises(TranscriptError, match=newer):
@@ -257,14 +222,15 @@ def test_a_transcript_of_a_newer_format_is_left_alone_and_the_user_told_what_to_
 def test_a_header_that_is_no_header_of_any_format_is_refused(tmp_path: Path) -> None:
     plan = plan_of("accelerated").content.decode()
     for fields in (
-        {"format": 2},
+        {"format": 1},
         {"format": 0, "plan": plan},
         {"format": "3", "plan": plan},
-        {"format": 2, "plan": "{}"},
+        {"format": 1, "plan": "{}"},
+        {"format": 1, "plan": {}},
     ):
         (tmp_path / NAME).write_bytes(header_line(**fields))
         with pytest.raises(TranscriptError, match="cannot read"):
-            read(tmp_path)
+            read_transcript(tmp_path)
 
 
 def test_entries_out_of_order_are_refused(finished: tuple[Plan, bytes, RunResult], tmp_path: Path) -> None:
@@ -282,7 +248,7 @@ def test_hostile_bytes_are_kept_as_they_came_and_change_nothing(folders: Iterato
     plan = plan_of("minibatch-sgd")
     folder = next(folders)
     trained = go(plan, Local(lambda request: {**silos(request), "s1": junk}), folder)
-    _, entries = read(folder)
+    _, entries = read_transcript(folder)
     kept = [entry.answer() for entry in entries if isinstance(entry, Answered) and entry.silo == "s1"]
     assert set(kept) == {junk}
     assert all(outcome.unusable == ("s1",) for outcome in trained.history)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from ringfence.planning.availability import turns_needed
-from ringfence.protocol.messages import Answer, RefusalReason
-from ringfence.protocol.plan import Participation, Plan
+from ringfence.planning.problem import turns_needed
+from ringfence.protocol import Answer, Participation, Plan, RefusalReason
 from ringfence.server.rounds import Session
 from tests.server.quadratics import make_plan, refuse, update
 from tests.support import restaged

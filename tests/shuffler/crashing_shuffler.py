@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ringfence.protocol.messages import SealedUpdate
+from ringfence.protocol import SealedUpdate
 from ringfence.shuffler import shuffler as shuffler_module
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store

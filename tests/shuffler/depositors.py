@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol import Batch, Plan, SealedUpdate, ShufflerChannel, parse_schema
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
-from ringfence.protocol.messages import Batch, SealedUpdate
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import parse_schema
-from ringfence.sealed_sums.sealing import cut, new_key, public_key, seal_envelope, seal_messages, sign, verifying_key
-from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.sealing import (
+    new_key,
+    public_key,
+    seal_envelope,
+    seal_messages,
+    sign,
+    split_messages,
+    verifying_key,
+)
+from ringfence.shuffler.shuffler import Receipt, Shuffler
 from ringfence.shuffler.store import Store
-from tests.sealed_sums.shuffled_federation import numbers_of, plan_through, shuffle_of
+from tests.shuffler.shuffled_federation import numbers_of, plan_through, shuffle_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Depositors:
     def read(self, batch: bytes) -> tuple[Batch, list[bytes]]:
         """Return a batch and its sealed messages."""
         document = Batch.from_bytes(batch)
-        return document, cut(base64.b64decode(document.messages), self.shuffle.message_bytes + SEALED_EXTRA)
+        return document, split_messages(base64.b64decode(document.messages), self.shuffle.message_bytes + SEALED_EXTRA)
 
 
 def depositors(
@@ -89,6 +94,12 @@ def make_shuffler(folder: Path, **shape: Any) -> tuple[Shuffler, Depositors]:
     made = depositors(shuffler.public_key, **shape)
     shuffler.add(made.plan)
     return shuffler, made
+
+
+def deposit_all(shuffler: Shuffler, silos: Depositors) -> None:
+    """Deposit an update of every silo."""
+    for name in silos.names:
+        assert shuffler.deposit(silos.update(name)) is Receipt.STORED
 
 
 def release(shuffler: Shuffler, silos: Depositors, round: int = 0) -> bytes:

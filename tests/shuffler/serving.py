@@ -1,7 +1,5 @@
 """A shuffler in a process of its own: python -m tests.shuffler.serving FOLDER SECONDS [CERTIFICATE PRIVATE_KEY]"""
 
-import datetime
-import ipaddress
 import os
 import subprocess
 import sys
@@ -9,15 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from typer.testing import CliRunner
 
+from ringfence.cli import shuffler as commands
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.shuffler import service
 from ringfence.transport import connections
 from ringfence.transport import serving as transport
+from tests.callers import Caller
 from tests.nursery import Python
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +52,9 @@ class Served:
     def client(self, patience: float = 5.0, certificate: Path | None = None) -> ShufflerClient:
         return ShufflerClient(self.address, self.token, patience=patience, certificate=certificate)
 
+    def caller(self) -> Caller:
+        return Caller(urlsplit(self.address).port or 0, self.token, "/deposit")
+
     def output(self) -> str:
         return self.printed.read_text()
 
@@ -69,26 +71,12 @@ def serving(folder: Path, seconds: float = 3600.0, *options: str) -> Iterator[Se
         served.process.wait()
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Write a certificate for 127.0.0.1, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shuffler")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    (folder / "key.pem").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
-    return folder / "certificate.pem", folder / "key.pem"
+def run(*arguments: str | Path) -> str:
+    """Run `ringfence shuffler ARGUMENTS` in this process, and return what it prints; its error is raised."""
+    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
 
 
 def main(folder: Path, seconds: float, *tls: Path) -> None:

@@ -9,26 +9,37 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.messages import Answer, RoundRequest, SealedUpdate
-from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Gradient
-from ringfence.protocol.sampling import Full
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.sealed_sums import sealing, shares
-from ringfence.sealed_sums.vector_sum import Counts
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
+from ringfence.protocol import (
+    Answer,
+    Full,
+    Gradient,
+    Guarantee,
+    Logistic,
+    MinibatchSGD,
+    Participation,
+    Plan,
+    PublicKeys,
+    RoundRequest,
+    Schema,
+    SealedUpdate,
+    ShufflerChannel,
+    SiloTerms,
+    Stage,
+    StageTerms,
+    Training,
+    WholeSpace,
+    parse_schema,
+)
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.shuffler import sealing, shares
+from ringfence.shuffler.vector_sum import Counts
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 
 NAMES = ("clinic", "north", "west")
 DELTA = 1e-6
@@ -101,7 +112,7 @@ def plan_through(
         for name, records in sizes.items()
     )
     stage = Stage(
-        question=Gradient(clip=clip),
+        query=Gradient(clip=clip),
         rounds=rounds,
         sampling=Full(),
         channel=channel,
@@ -164,6 +175,6 @@ def opened_by_both(local: LocalShuffler, plan: Plan, answer: SealedUpdate) -> Co
     store = local.shuffler._store
     envelope = base64.b64decode(answer.envelope)
     joined = sealing.open_envelope(store.key, answer.plan, answer.round, answer.silo, envelope)
-    sealed = sealing.cut(joined, shuffle.message_bytes + sealing.SEALED_EXTRA)
+    sealed = sealing.split_messages(joined, shuffle.message_bytes + SEALED_EXTRA)
     messages = sealing.open_messages(local.server, answer.plan, answer.round, sealed)
-    return shares.add_up(shuffle, messages, silos=1, numbers=numbers_of(plan))
+    return shares.add_shares(shuffle, messages, silos=1, numbers=numbers_of(plan))

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.sealed_sums.sealing import (
-    SEALED_EXTRA,
-    cut,
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.shuffler.sealing import (
     new_key,
     open_envelope,
     open_messages,
@@ -19,6 +18,7 @@ from ringfence.sealed_sums.sealing import (
     seal_envelope,
     seal_messages,
     sign,
+    split_messages,
     verify,
     verifying_key,
 )
@@ -132,7 +132,7 @@ def test_a_signature_is_of_one_key_and_one_content() -> None:
 
 
 def test_joined_messages_are_cut_where_they_were_joined() -> None:
-    assert cut(b"aabbcc", 2) == [b"aa", b"bb", b"cc"]
-    assert cut(b"", 2) == []
+    assert split_messages(b"aabbcc", 2) == [b"aa", b"bb", b"cc"]
+    assert split_messages(b"", 2) == []
     with pytest.raises(MessageError, match="not of equal size"):
-        cut(b"aabbc", 2)
+        split_messages(b"aabbc", 2)

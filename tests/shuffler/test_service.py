@@ -1,6 +1,5 @@
 """The shuffler's service and the server's client, over real connections to a real process."""
 
-import http.client
 import json
 import signal
 import socket
@@ -9,21 +8,21 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import CliRunner
 
-from ringfence.cli import shuffler as commands
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.errors import DoorError, PlanError, ShufflerError
 from ringfence.shuffler.service import SMALL_DEPOSIT, serve
 from ringfence.shuffler.shuffler import Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
+from tests.callers import TOKENS, Caller
+from tests.certificates import write_certificate
 from tests.shuffler.depositors import Depositors, depositors, make_shuffler
-from tests.shuffler.serving import Served, make_certificate, serving
+from tests.shuffler.serving import Served, run, serving
 
 
 @pytest.fixture(scope="module")
@@ -45,40 +44,9 @@ def silos(served: Served) -> Depositors:
     return made
 
 
-class Caller:
-    """Sends what it likes, with the token or without."""
-
-    def __init__(self, served: Served) -> None:
-        self.port = urlsplit(served.address).port or 0
-        self.token = served.token
-
-    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        headers = {"Authorization": f"Bearer {self.token}", **headers}
-        try:
-            connection.request(method, path, body, {name: value for name, value in headers.items() if value})
-            reply = connection.getresponse()
-            return reply.status, reply.read(), dict(reply.getheaders())
-        finally:
-            connection.close()
-
-    def raw(self, content: bytes) -> bytes:
-        """Send bytes as they are, and return all that comes back until the service closes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
-            connection.sendall(content)
-            reply = b""
-            while chunk := connection.recv(65536):
-                reply += chunk
-            return reply
-
-    def head(self, *lines: str) -> bytes:
-        first = ["POST /deposit HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self.token}", *lines]
-        return "\r\n".join([*first, "", ""]).encode()
-
-
 @pytest.fixture
 def caller(served: Served) -> Caller:
-    return Caller(served)
+    return served.caller()
 
 
 # -- end to end --
@@ -88,7 +56,7 @@ def test_updates_go_in_and_one_batch_comes_out(served: Served, silos: Depositors
     client = served.client()
     sealed = {name: silos.sealed(name) for name in silos.names}
     updates = [silos.update(name, 0, messages) for name, messages in sealed.items()]
-    assert Caller(served).send("GET", "/health")[0] == 200
+    assert served.caller().send("GET", "/health")[0] == 200
     assert client.batch(silos.plan.digest(), 0) is None
     for update in updates:
         client.deposit(update)
@@ -107,14 +75,8 @@ def test_silos_that_deposit_at_once_are_all_there(served: Served) -> None:
     with Shuffler.open(served.folder) as operator:
         silos = depositors(operator.public_key, silos=24)
         operator.add(silos.plan)
-    threads = [
-        threading.Thread(target=served.client(patience=30.0).deposit, args=(silos.update(name),))
-        for name in silos.names
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(24) as pool:
+        list(pool.map(lambda name: served.client(patience=30.0).deposit(silos.update(name)), silos.names))
     batch = served.client().batch(silos.plan.digest(), 0)
     assert batch is not None
     assert silos.read(batch)[0].silos == 24
@@ -185,9 +147,7 @@ def test_how_many_silos_a_batch_waits_for_is_told(caller: Caller, silos: Deposit
     assert caller.send("GET", path)[:2] == (202, b'{"waiting":"1 of 2 silos"}')
 
 
-@pytest.mark.parametrize(
-    "shown", ["", "Bearer", "Bearer ", "Bearer wrong", "Basic {}", "bearer {}", "Bearer {}x", "{}", "Bearer ä"]
-)
+@pytest.mark.parametrize("shown", TOKENS)
 def test_without_the_token_nothing_is_answered(caller: Caller, silos: Depositors, shown: str) -> None:
     header = shown.format(caller.token)
     for method, path in [("POST", "/deposit"), ("GET", "/health"), ("GET", f"/batch/{silos.plan.digest()}/0")]:
@@ -220,22 +180,6 @@ def test_there_is_nothing_at_other_paths(caller: Caller, path: str) -> None:
     assert caller.send("GET", path)[:2] == (404, b'{"error":"There is nothing here."}')
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_other_methods_are_not_allowed(caller: Caller, method: str) -> None:
-    status, _, headers = caller.send(method, "/deposit")
-    assert status == 405
-    assert not {name.lower() for name in headers} - {"content-type", "content-length", "connection", "allow"}
-
-
-def test_replies_tell_neither_the_time_nor_the_software(caller: Caller, silos: Depositors) -> None:
-    for body in (silos.update(silos.names[0]), b""):
-        assert {name.lower() for name in caller.send("POST", "/deposit", body)[2]} == {
-            "content-type",
-            "content-length",
-            "connection",
-        }
-
-
 def test_an_oversized_body_is_refused_while_it_is_read(caller: Caller, silos: Depositors) -> None:
     """Whether its length is declared or not, and with no more than the limit in memory."""
     declared = caller.raw(caller.head(f"Content-Length: {10**12}") + b"x" * 1000)
@@ -254,18 +198,6 @@ def test_a_plan_with_long_envelopes_gets_them_through(served: Served) -> None:
         assert len(update) > 3 * SMALL_DEPOSIT
         served.client().deposit(update)
     assert served.client().batch(silos.plan.digest(), 0) is not None
-
-
-def test_a_caller_that_is_slow_is_given_up_and_others_are_answered_meanwhile(caller: Caller, silos: Depositors) -> None:
-    update = silos.update(silos.names[0])
-    slow = [socket.create_connection(("127.0.0.1", caller.port)) for _ in range(10)]
-    for connection in slow:
-        connection.sendall(caller.head(f"Content-Length: {len(update)}") + update[:10])
-    assert caller.send("POST", "/deposit", update)[0] == 200
-    for connection in slow:
-        connection.close()
-    assert caller.raw(caller.head(f"Content-Length: {len(update)}") + update[:10]).startswith(b"HTTP/1.1 408 ")
-    assert caller.raw(b"POST /deposit HTTP/1.1\r\nHost: loc") == b""
 
 
 def test_a_shuffler_that_cannot_write_gives_no_receipt_and_tells_its_operator_why(tmp_path: Path) -> None:
@@ -297,15 +229,10 @@ def test_an_address_without_secrecy_or_sense_is_refused(address: str) -> None:
         ShufflerClient(address, "token")
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1, signed by itself, and its key."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
-
-
 def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(
-    tmp_path: Path, certificate: tuple[Path, Path]
+    tmp_path: Path,
 ) -> None:
+    certificate = write_certificate(tmp_path, "127.0.0.1")
     shuffler, silos = make_shuffler(tmp_path / "mixer")
     shuffler.close()
     with serving(tmp_path / "mixer", 3600.0, *map(str, certificate)) as served:
@@ -330,7 +257,8 @@ def test_without_tls_it_is_served_to_this_machine_only(tmp_path: Path, host: str
         serve(tmp_path / "mixer", host=host)
 
 
-def test_tls_needs_a_certificate_and_its_own_key(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_tls_needs_a_certificate_and_its_own_key(tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path, "127.0.0.1")
     with pytest.raises(ShufflerError, match="both a certificate and its private key"):
         serve(tmp_path / "mixer", certificate=certificate[0])
     for pair in ((certificate[0], certificate[0]), (tmp_path / "none", certificate[1])):
@@ -339,13 +267,6 @@ def test_tls_needs_a_certificate_and_its_own_key(tmp_path: Path, certificate: tu
 
 
 # -- the command line --
-
-
-def run(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
 
 
 def test_an_operator_sets_up_adds_a_plan_and_looks(tmp_path: Path) -> None:
@@ -385,12 +306,3 @@ def test_what_an_operator_gets_wrong_is_said_in_one_sentence(tmp_path: Path) -> 
         run("serve", folder, "--port", str(taken.getsockname()[1]))
     with Store(folder) as store, store.alone(), pytest.raises(ShufflerError, match="Another process is serving"):
         run("serve", folder, "--port", "0")
-
-
-def test_the_client_loads_the_standard_library_and_our_errors_alone() -> None:
-    code = "import sys; import ringfence.deployment.shuffler_client; print(*sys.modules)"
-    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    ours = {name for name in loaded if name.startswith("ringfence.")}
-    carriers = {"ringfence.deployment.shuffler_client", "ringfence.transport.client"}
-    assert ours == {"ringfence.errors", "ringfence.deployment", "ringfence.transport", *carriers}
-    assert not {"numpy", "scipy", "pydantic", "cryptography", "sqlite3"} & set(loaded)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from ringfence.errors import MessageError
-from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol import ShufflerChannel
 from ringfence.protocol.channels.shuffler import LABEL_BYTES
-from ringfence.sealed_sums.shares import add_up, split
+from ringfence.shuffler.shares import add_shares, make_shares
 
 FALSE_ALARM = 1e-6
 
@@ -36,11 +36,11 @@ def test_whatever_the_silos_numbers_are_their_shares_add_up_in_any_order(
 ) -> None:
     largest = 256**shuffle.width // silos - 1
     held = [data.draw(st.lists(st.integers(0, largest), min_size=numbers, max_size=numbers)) for _ in range(silos)]
-    messages = [message for own in held for message in split(shuffle, np.array(own))]
+    messages = [message for own in held for message in make_shares(shuffle, np.array(own))]
     assert len(messages) == silos * shuffle.messages(numbers)
     assert {len(message) for message in messages} == {shuffle.message_bytes}, "one length for all"
     mixed = data.draw(st.permutations(messages))
-    found = add_up(shuffle, mixed, silos=silos, numbers=numbers)
+    found = add_shares(shuffle, mixed, silos=silos, numbers=numbers)
     assert found.tolist() == [sum(column) for column in zip(*held, strict=True)]
 
 
@@ -48,13 +48,13 @@ def test_totals_are_read_modulo_the_width_and_no_further() -> None:
     """A plan sees to it that no total reaches 256^width; here is what would happen."""
     for width in range(1, 8):
         shuffle, most = shuffle_with(width=width), 256**width - 1
-        assert add_up(shuffle, split(shuffle, np.array([most, 0, most])), silos=1, numbers=3).tolist() == [
+        assert add_shares(shuffle, make_shares(shuffle, np.array([most, 0, most])), silos=1, numbers=3).tolist() == [
             most,
             0,
             most,
         ]
-        both = [*split(shuffle, np.array([most, 0, 1])), *split(shuffle, np.array([1, most, 1]))]
-        assert add_up(shuffle, both, silos=2, numbers=3).tolist() == [0, most, 2]
+        both = [*make_shares(shuffle, np.array([most, 0, 1])), *make_shares(shuffle, np.array([1, most, 1]))]
+        assert add_shares(shuffle, both, silos=2, numbers=3).tolist() == [0, most, 2]
 
 
 @pytest.mark.parametrize("left_out", range(3))
@@ -65,7 +65,7 @@ def test_every_share_but_all_of_them_together_is_uniform_whatever_the_number(lef
     for number in (0, 201):
         seen = np.zeros(2**16)
         for _ in range(draws // 50_000):
-            content = np.frombuffer(b"".join(split(shuffle, np.full(50_000, number))), dtype=np.uint8)
+            content = np.frombuffer(b"".join(make_shares(shuffle, np.full(50_000, number))), dtype=np.uint8)
             shares = content.reshape(50_000, 3, LABEL_BYTES + 1)[:, :, LABEL_BYTES].astype(np.int64)
             assert np.all(shares.sum(axis=1) % 256 == number)
             kept = np.delete(shares, left_out, axis=1)
@@ -81,7 +81,7 @@ def test_two_silos_in_which_something_is_moved_from_one_to_the_other_look_alike(
     draws, statistics = 60_000, []
     for held in ((7, 0), (0, 7)):
         ours, theirs = (
-            np.frombuffer(b"".join(split(shuffle, np.full(draws, own))), dtype=np.uint8).reshape(draws, 2, -1)
+            np.frombuffer(b"".join(make_shares(shuffle, np.full(draws, own))), dtype=np.uint8).reshape(draws, 2, -1)
             for own in held
         )
         pair = ours[:, 1, LABEL_BYTES].astype(np.int64) * 256 + theirs[:, 0, LABEL_BYTES]
@@ -92,7 +92,7 @@ def test_two_silos_in_which_something_is_moved_from_one_to_the_other_look_alike(
 
 def test_the_same_numbers_are_shared_afresh_every_time() -> None:
     shuffle = shuffle_with(width=7)
-    first, second = (split(shuffle, np.arange(6)) for _ in range(2))
+    first, second = (make_shares(shuffle, np.arange(6)) for _ in range(2))
     assert not set(first) & set(second)
 
 
@@ -116,17 +116,17 @@ def changed(messages: list[bytes], how: str) -> list[bytes]:
 )
 def test_a_batch_that_is_not_whole_is_refused(how: str) -> None:
     shuffle = shuffle_with()
-    messages = [message for silo in range(2) for message in split(shuffle, np.arange(5) + silo)]
-    assert add_up(shuffle, messages, silos=2, numbers=5).tolist() == [1, 3, 5, 7, 9]
+    messages = [message for silo in range(2) for message in make_shares(shuffle, np.arange(5) + silo)]
+    assert add_shares(shuffle, messages, silos=2, numbers=5).tolist() == [1, 3, 5, 7, 9]
     with pytest.raises(MessageError, match="not used"):
-        add_up(shuffle, changed(messages, how), silos=2, numbers=5)
+        add_shares(shuffle, changed(messages, how), silos=2, numbers=5)
     for silos in (1, 3):
         with pytest.raises(MessageError, match=f"each of {silos} silos"):
-            add_up(shuffle, messages, silos=silos, numbers=5)
+            add_shares(shuffle, messages, silos=silos, numbers=5)
 
 
 def test_what_fills_the_last_block_up_is_not_part_of_the_totals() -> None:
     shuffle = shuffle_with(block=4)
     assert shuffle.blocks(5) == 2
     assert shuffle.messages(5) == 6
-    assert len(add_up(shuffle, split(shuffle, np.arange(5)), silos=1, numbers=5)) == 5
+    assert len(add_shares(shuffle, make_shares(shuffle, np.arange(5)), silos=1, numbers=5)) == 5

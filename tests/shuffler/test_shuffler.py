@@ -1,27 +1,24 @@
 """The shuffler: what it takes and refuses, and when it releases."""
 
-import base64
 import itertools
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ringfence.errors import PlanError, ShufflerError
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.plan import Plan, Stage
-from ringfence.protocol.questions import Moments
-from ringfence.sealed_sums.sealing import new_key, open_messages, public_key, seal_envelope
+from ringfence.protocol import Curvature, OwnNoise, Plan, Stage
 from ringfence.shuffler import shuffler as shuffler_module
+from ringfence.shuffler.sealing import new_key, open_messages, public_key, seal_envelope
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
 from ringfence.storage.decision_log import DecisionLog
-from tests.shuffler.depositors import Depositors, depositors, make_shuffler, on_the_disk, release
+from tests.shuffler.depositors import Depositors, deposit_all, depositors, make_shuffler, on_the_disk, release
 from tests.support import rebuilt
 
 Setting = tuple[Shuffler, Depositors]
@@ -54,29 +51,12 @@ def test_when_all_silos_are_there_their_messages_come_out_once_each(setting: Set
     assert Counter(message.split()[0].decode() for message in opened) == dict.fromkeys(silos.names, 2)
 
 
-def test_a_batch_is_the_same_bytes_however_often_it_is_fetched(setting: Setting, folder: Path) -> None:
-    shuffler, silos = setting
-    for name in silos.names:
-        shuffler.deposit(silos.update(name))
-    batch = release(shuffler, silos)
-    assert {release(shuffler, silos) for _ in range(5)} == {batch}
-    shuffler.close()
-    with Shuffler.open(folder) as again:
-        assert release(again, silos) == batch
-
-
 def test_threads_that_fetch_at_once_get_one_batch(setting: Setting) -> None:
     shuffler, silos = setting
-    for name in silos.names:
-        shuffler.deposit(silos.update(name))
-    got: list[bytes] = []
-    threads = [threading.Thread(target=lambda: got.append(release(shuffler, silos))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(got) == 8
-    assert len(set(got)) == 1
+    deposit_all(shuffler, silos)
+    with ThreadPoolExecutor(8) as pool:
+        got = [pool.submit(release, shuffler, silos) for _ in range(8)]
+    assert len({one.result() for one in got}) == 1
 
 
 def test_before_the_deadline_it_waits_for_all_and_after_it_for_the_quorum(setting: Setting, folder: Path) -> None:
@@ -224,16 +204,6 @@ def test_every_reason_has_its_own_sentence() -> None:
     assert all(sentence.endswith(".") and len(sentence) > 20 for sentence in sentences)
 
 
-def test_a_silo_cannot_hand_in_what_another_silo_sealed(setting: Setting) -> None:
-    """Else the other's messages would be in the batch twice, and known by it."""
-    shuffler, silos = setting
-    north, south, _ = silos.names
-    theirs = silos.update(north)
-    copied = silos.update(south, envelope=base64.b64decode(json.loads(theirs)["envelope"]))
-    assert shuffler.deposit(theirs) is Receipt.STORED
-    assert shuffler.deposit(copied) is ShufflerRefusal.NOT_FOR_US
-
-
 # -- plans --
 
 
@@ -270,7 +240,7 @@ def preceded(plan: Plan, stage: Stage) -> Plan:
 def test_rounds_of_stages_that_do_not_go_through_the_shuffler_are_none_of_its_business(setting: Setting) -> None:
     shuffler, silos = setting
     (stage,) = silos.plan.stages
-    asked = stage.model_copy(update={"question": Moments(), "rounds": 2, "channel": OwnNoise()})
+    asked = stage.model_copy(update={"query": Curvature(), "rounds": 2, "channel": OwnNoise()})
     silos = replace(silos, plan=preceded(silos.plan, asked))
     shuffler.add(silos.plan)
     taken = [[shuffler.deposit(silos.update(name, round)) for name in silos.names] for round in range(6)]
@@ -311,8 +281,7 @@ def test_the_log_has_every_refusal_and_every_batch_and_says_nothing_of_who_depos
     log = DecisionLog(tmp_path)
     with Shuffler(Store(tmp_path / "mixer"), seconds=3600.0, note=log) as shuffler:
         shuffler.deposit(b"nothing")
-        for name in silos.names:
-            shuffler.deposit(silos.update(name))
+        deposit_all(shuffler, silos)
         for _ in range(2):
             assert isinstance(shuffler.release(silos.plan.digest(), 0), bytes)
         shuffler.deposit(silos.update(silos.names[0]))

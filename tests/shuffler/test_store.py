@@ -17,7 +17,7 @@ from ringfence.errors import ShufflerError
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.shuffler.shuffler import Receipt, Shuffler
 from ringfence.shuffler.store import Store
-from tests.shuffler.depositors import Depositors, make_shuffler, on_the_disk, release
+from tests.shuffler.depositors import Depositors, deposit_all, make_shuffler, on_the_disk, release
 
 Setting = tuple[Shuffler, Depositors]
 
@@ -147,23 +147,6 @@ def test_after_the_release_only_the_batch_is_left_of_a_round(folder: Path) -> No
         assert shuffler.status()["plans"][0]["rounds"] == [{"round": 0, "silos": 5, "state": "released"}]
 
 
-def test_the_status_counts_silos_and_names_none(setting: Setting) -> None:
-    shuffler, silos = setting
-    for name in silos.names:
-        shuffler.deposit(silos.update(name))
-    release(shuffler, silos)
-    shuffler.deposit(silos.update(silos.names[0], 1))
-    found = shuffler.status()
-    assert found["public_key"] == shuffler.public_key
-    [plan] = found["plans"]
-    assert (plan["plan"], plan["silos"], plan["quorum"]) == (silos.plan.digest(), 3, 2)
-    assert plan["rounds"] == [
-        {"round": 0, "silos": 3, "state": "released"},
-        {"round": 1, "silos": 1, "state": "waiting"},
-    ]
-    assert not any(name in json.dumps(found) for name in silos.names)
-
-
 # -- the folder --
 
 
@@ -198,8 +181,7 @@ def test_a_folder_s_files_are_needed_and_checked(folder: Path) -> None:
 
 def test_a_damaged_or_foreign_database_is_refused(setting: Setting, folder: Path) -> None:
     shuffler, silos = setting
-    for name in silos.names:
-        shuffler.deposit(silos.update(name))
+    deposit_all(shuffler, silos)
     shuffler.close()
     whole = (folder / "shuffler.db").read_bytes()
     for content in (b"", b"x" * 5000, whole[:4096], whole[:-4096], whole[:5000] + b"\xff" * 3000 + whole[8000:]):
@@ -217,11 +199,3 @@ def test_a_database_that_is_moved_while_it_is_used_is_noticed(setting: Setting, 
     (folder.with_name("new") / "shuffler.db").rename(folder / "shuffler.db")
     with pytest.raises(ShufflerError, match="moved or replaced"):
         shuffler.release(silos.plan.digest(), 0)
-
-
-def test_one_process_serves_a_folder_at_a_time(folder: Path) -> None:
-    with Store.create(folder) as store, Store(folder) as second:
-        with store.alone(), pytest.raises(ShufflerError, match="Another process is serving"), second.alone():
-            pass
-        with second.alone():
-            pass

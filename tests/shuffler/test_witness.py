@@ -9,15 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from ringfence.cli import shuffler as commands
 from ringfence.errors import DoorError, ShufflerError
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
-from tests.shuffler.depositors import Depositors, depositors, make_shuffler, on_the_disk, release
-from tests.shuffler.serving import Served, serving
+from tests.shuffler.depositors import Depositors, deposit_all, depositors, make_shuffler, on_the_disk, release
+from tests.shuffler.serving import Served, run, serving
 
 
 @pytest.fixture
@@ -36,13 +34,6 @@ def opened(folder: Path, *, seconds: float = 3600.0) -> Shuffler:
         shuffler.close()
         raise
     return shuffler
-
-
-def run(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
 
 
 def stop(served: Served) -> None:
@@ -96,8 +87,7 @@ def test_ending_one_plan_leaves_the_others(folder: Path) -> None:
         second = depositors(shuffler.public_key)
         shuffler.add(second.plan)
         for silos in (first, second):
-            for name in silos.names:
-                assert shuffler.deposit(silos.update(name)) is Receipt.STORED
+            deposit_all(shuffler, silos)
         batch = release(shuffler, second)
         shuffler.end(first.plan.digest())
         assert release(shuffler, second) == batch
@@ -194,8 +184,7 @@ def test_a_restored_copy_is_served_again_with_all_its_plans_ended_and_no_copy_pa
         assert restored.deposit(silos.update(silos.names[2], 1)) is ShufflerRefusal.PLAN_ENDED
         new = depositors(restored.public_key)
         restored.add(new.plan)
-        for name in new.names:
-            restored.deposit(new.update(name))
+        deposit_all(restored, new)
         assert new.read(release(restored, new))[0].silos == 3
     for copy in copies:
         (folder / "shuffler.db").write_bytes(copy)
@@ -221,23 +210,6 @@ def test_a_server_cannot_fetch_a_second_batch_from_a_shuffler_that_was_put_back(
     with serving(folder, 0.0) as served:
         assert served.process.wait(timeout=60) == 1
         assert "It would mix second batches" in served.output()
-
-
-def test_a_folder_of_an_earlier_version_goes_on_and_is_witnessed_from_then_on(folder: Path) -> None:
-    shuffler, silos = make_shuffler(folder)
-    with shuffler:
-        for name in silos.names:
-            shuffler.deposit(silos.update(name))
-        batch = release(shuffler, silos)
-    with closing(sqlite3.connect(folder / "shuffler.db")) as earlier, earlier:
-        earlier.execute("DROP TABLE decisions")
-    older = (folder / "shuffler.db").read_bytes()
-    with opened(folder, seconds=0.0) as upgraded:
-        assert release(upgraded, silos) == batch
-        two_of_three(upgraded, silos, 1)
-    (folder / "shuffler.db").write_bytes(older)
-    with pytest.raises(ShufflerError, match="older copy"):
-        opened(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"-1", b"many", b"\xff\xfe"])

@@ -1,6 +1,5 @@
 """A silo's folder on the disk and its agent in a process of its own, as tests need them."""
 
-import csv
 import sys
 import time
 from collections.abc import Iterator
@@ -10,12 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.deployment.door import Door
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, RoundRequest, parse_answer
-from ringfence.protocol.plan import Plan
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import approve_plan
+from ringfence.protocol import Answer, FloatArray, Plan, RoundRequest, parse_answer
 from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.decisions import approve_plan
+from tests.callers import Caller
 from tests.processes import start_and_wait
 
 ROOT = Path(__file__).parents[2]
@@ -25,20 +23,24 @@ SCHEMA = "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0
 )
 
 
+def silo_with(folder: Path, schema: str, table: str, budget: Budget, **settings: str | int | None) -> SiloFolder:
+    """Set up silo 'clinic' with a table; its files are in the folder, and its own folder is below."""
+    (folder / "schema.toml").write_text(schema)
+    (folder / "records.csv").write_text(table)
+    files = {"data_file": str(folder / "records.csv"), "schema_file": str(folder / "schema.toml")}
+    made = make_settings(**{"name": "clinic", **files, **settings})
+    return SiloFolder.create(folder / "clinic", made, budget, unusual_budget=budget.epsilon > 20)
+
+
 def make_silo_folder(
     folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40, seed: int = 7
 ) -> SiloFolder:
     """Set up silo 'clinic' with forty records of the tests' schema; another seed makes other records."""
-    data, schema = folder / "records.csv", folder / "schema.toml"
-    schema.write_text(SCHEMA)
-    random = np.random.default_rng(seed)
-    with data.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["a", "b", "c", "ill"])
-        for cells in random.uniform(-1, 1, (records, 3)):
-            rows.writerow([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
-    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), port=port)
-    return SiloFolder.create(folder / "clinic", settings, Budget(epsilon, 1e-6), unusual_budget=epsilon > 20)
+    rows = [
+        ",".join([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
+        for cells in np.random.default_rng(seed).uniform(-1, 1, (records, 3))
+    ]
+    return silo_with(folder, SCHEMA, "\n".join(["a,b,c,ill", *rows, ""]), Budget(epsilon, 1e-6), port=port)
 
 
 def approved(silo_folder: SiloFolder, plan: Plan) -> Plan:
@@ -67,6 +69,10 @@ class Served:
     def ask(self, plan: Plan, round: int, weights: FloatArray | float = 0.1) -> Answer:
         """Ask through the door."""
         return parse_answer(self.door().ask(request(plan, round, weights)))
+
+    def caller(self) -> Caller:
+        """Return a caller of the agent's port."""
+        return Caller(int(self.door().address.rpartition(":")[2]), self.silo_folder.token(), "/answer")
 
     def output(self) -> str:
         return self.printed.read_text()

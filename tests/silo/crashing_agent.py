@@ -4,29 +4,60 @@ Without a point it is the agent as `ringfence silo serve` starts it.
 """
 
 import argparse
+import os
 import resource
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ringfence.protocol.messages import Answer, RoundRequest
-from ringfence.silo import agent, mechanism
+from ringfence.protocol import Answer, RoundRequest
+from ringfence.silo import agent
+from ringfence.silo.channels import own_noise
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
+from ringfence.silo.gate import mechanism, sampling
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.storage.chain import Chain
 from ringfence.transport import connections, serving
 from tests.processes import say_ready
-from tests.silo import crashing_silo
 
-POINTS = [*crashing_silo.POINTS[:-1], "after-send"]
+
+def die(*_: object, **__: object) -> None:
+    """End at once, as a power cut would."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_once_appended(kind: str) -> Callable[..., Any]:
+    """Die when an entry of this kind is written and not yet committed."""
+    append = Chain.append
+
+    def dying(self: Chain, draft: Any, *rest: Any) -> Any:
+        entry = append(self, draft, *rest)
+        if draft.kind == kind:
+            die()
+        return entry
+
+    return dying
+
+
+FATAL: dict[str, tuple[object, str, Callable[..., Any]]] = {
+    "before-charge": (Ledger, "update", die),
+    "in-charge": (Chain, "append", die_once_appended("charged")),
+    "after-charge": (sampling, "draw", die),
+    "after-draw": (mechanism, "release", die),
+    "after-release": (own_noise, "message", die),
+    "in-store": (Chain, "append", die_once_appended("released")),
+}
+"""By the step of a round at which the agent dies: which function kills it."""
+
+POINTS = [*FATAL, "before-send", "after-send"]
 
 
 def fill_the_disk(full: bool) -> None:
     """Let no file grow, and none be written to, as on a full disk; or let them again."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0 if full else most, most))
-
-
-def fail_with_a_record(*_: object, **__: object) -> None:
-    raise ValueError("the record of patient 0.123456789 is strange")
 
 
 def arm(point: str, at: int) -> None:
@@ -40,19 +71,17 @@ def arm(point: str, at: int) -> None:
             fill_the_disk(request.round == at)
         elif request.round == at:
             sprung = True
-            if point == "bug":
-                vars(mechanism)["release"] = fail_with_a_record
-            else:
-                crashing_silo.arm(point)
+            if point in FATAL:
+                setattr(*FATAL[point])
         given = answer(self, request)
         if sprung and point == "before-send":
-            crashing_silo.die()
+            die()
         return given
 
     async def sent(self: agent.Agent, scope: Any, receive: Any, send: Any) -> None:
         await call(self, scope, receive, send)
         if sprung and point == "after-send":
-            crashing_silo.die()
+            die()
 
     Gate.answer = watched  # type: ignore[method-assign]
     setattr(agent.Agent, "__call__", sent)  # noqa: B010 (mypy does not let a method be assigned)

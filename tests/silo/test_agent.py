@@ -1,5 +1,6 @@
 """The silo's agent, in its own process: the gate behind one door, through crashes, restarts and decisions."""
 
+import contextlib
 import re
 import signal
 import sqlite3
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,31 +20,41 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import task_event
 from ringfence.errors import DoorError, LedgerDamagedError, SiloError
-from ringfence.planning.one_question import one_question
+from ringfence.planning.query_plans import make_single_stage_plan
 from ringfence.planning.request import Member
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, pack, parse_answer
-from ringfence.protocol.plan import Plan, Stage
-from ringfence.protocol.questions import SecondMoments
-from ringfence.protocol.sampling import Full
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol import (
+    Answer,
+    Full,
+    Logistic,
+    NoisyUpdate,
+    Plan,
+    Refusal,
+    RefusalReason,
+    RoundRequest,
+    SecondMoments,
+    Stage,
+    load_schema,
+    pack,
+    parse_answer,
+)
+from ringfence.protocol.plan.plan import task
 from ringfence.server.rounds import Session
 from ringfence.silo import agent
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import end_plan, set_budget
-from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.gate import Gate
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.decisions import end_plan, set_budget
 from ringfence.storage import chain
 from tests.nursery import completed
-from tests.silo.agents import approved, make_silo_folder, request, serving
+from tests.silo.agents import Served, approved, request, serving, silo_with
 from tests.silo.crashing_agent import POINTS
 from tests.support import MakePlan, refusal, spent, vector
 
 
 @pytest.fixture
-def silo_folder(tmp_path: Path) -> SiloFolder:
-    return make_silo_folder(tmp_path)
+def plan(silo_folder: SiloFolder, plan_of: MakePlan) -> Plan:
+    """A plan of five rounds that the silo's operator has approved."""
+    return approved(silo_folder, plan_of())
 
 
 def charged_rounds(silo_folder: SiloFolder, plan: Plan) -> set[int]:
@@ -62,10 +74,7 @@ def check_that_ledger_covers(silo_folder: SiloFolder, plan: Plan, answers: list[
 
 
 @pytest.mark.parametrize("options", [[], ["--port", "0"]])
-def test_a_whole_plan_is_answered_through_the_door(
-    silo_folder: SiloFolder, plan_of: MakePlan, options: list[str]
-) -> None:
-    plan = approved(silo_folder, plan_of())
+def test_a_whole_plan_is_answered_through_the_door(silo_folder: SiloFolder, plan: Plan, options: list[str]) -> None:
     with serving(silo_folder, *options) as served:
         answers = [served.ask(plan, round) for round in range(plan.steps)]
         assert all(vector(answer).shape == (plan.dimension,) for answer in answers)
@@ -104,9 +113,8 @@ def test_decisions_made_while_the_agent_runs_take_effect_with_the_next_request(
 
 
 def test_a_repeated_round_gets_the_same_bytes_also_after_a_restart_and_other_weights_get_none(
-    silo_folder: SiloFolder, plan_of: MakePlan
+    silo_folder: SiloFolder, plan: Plan
 ) -> None:
-    plan = approved(silo_folder, plan_of())
     with serving(silo_folder) as served:
         first = served.door().ask(request(plan, 0))
         assert served.door().ask(request(plan, 0)) == first
@@ -120,17 +128,12 @@ def test_a_repeated_round_gets_the_same_bytes_also_after_a_restart_and_other_wei
 
 def test_eight_callers_at_once_never_see_two_vectors_for_a_round(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
     plan = approved(silo_folder, plan_of(rounds=6))
-    answers: list[Answer] = []
-    with serving(silo_folder) as served:
+    with serving(silo_folder) as served, ThreadPoolExecutor(8) as callers:
 
-        def ask_all(own: float) -> None:
-            answers.extend(served.ask(plan, round, own) for round in range(plan.steps))
+        def ask_all(number: int) -> list[Answer]:
+            return [served.ask(plan, round, 0.1 + 0.1 * (number % 2)) for round in range(plan.steps)]
 
-        threads = [threading.Thread(target=ask_all, args=(0.1 + 0.1 * (number % 2),)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        answers = [answer for own in callers.map(ask_all, range(8)) for answer in own]
     assert len(answers) == 8 * plan.steps
     assert any(isinstance(answer, NoisyUpdate) for answer in answers)
     check_that_ledger_covers(silo_folder, plan, answers)
@@ -140,9 +143,8 @@ def test_eight_callers_at_once_never_see_two_vectors_for_a_round(silo_folder: Si
 
 @pytest.mark.parametrize("point", POINTS)
 def test_an_agent_killed_at_any_step_of_a_round_can_only_have_over_charged(
-    silo_folder: SiloFolder, plan_of: MakePlan, point: str
+    silo_folder: SiloFolder, plan: Plan, point: str
 ) -> None:
-    plan = approved(silo_folder, plan_of())
     answers: list[Answer] = []
     with serving(silo_folder, "--point", point) as served:
         answers.append(served.ask(plan, 0))
@@ -162,8 +164,31 @@ def test_an_agent_killed_at_any_step_of_a_round_can_only_have_over_charged(
         assert isinstance(again[1], NoisyUpdate)
 
 
-def test_a_courier_waits_through_a_restart_and_gets_the_answer(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
-    plan = approved(silo_folder, plan_of())
+def test_an_agent_killed_from_outside_in_the_middle_of_its_work_can_only_have_over_charged(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    """It goes on while we count its answers, so where in a round the signal meets it is up to the machine."""
+    plan = approved(silo_folder, plan_of(rounds=200))
+    answers: list[Answer] = []
+
+    def ask_on(served: Served, first: int) -> None:
+        with contextlib.suppress(DoorError):
+            answers.extend(
+                parse_answer(served.door(patience=0.1).ask(request(plan, round))) for round in range(first, first + 40)
+            )
+
+    for attempt, many in enumerate((1, 3, 8, 13)):
+        with serving(silo_folder) as served:
+            before, asking = len(answers), threading.Thread(target=ask_on, args=(served, 50 * attempt))
+            asking.start()
+            while len(answers) < before + many:
+                pass
+            served.process.kill()
+            asking.join()
+    check_that_ledger_covers(silo_folder, plan, answers)
+
+
+def test_a_courier_waits_through_a_restart_and_gets_the_answer(silo_folder: SiloFolder, plan: Plan) -> None:
     with serving(silo_folder, "--point", "before-send") as served:
         first = served.ask(plan, 0)
         door = served.door(patience=60)
@@ -178,9 +203,8 @@ def test_a_courier_waits_through_a_restart_and_gets_the_answer(silo_folder: Silo
 
 
 def test_with_a_full_disk_nothing_is_released_and_with_room_again_it_goes_on(
-    silo_folder: SiloFolder, plan_of: MakePlan
+    silo_folder: SiloFolder, plan: Plan
 ) -> None:
-    plan = approved(silo_folder, plan_of())
     with serving(silo_folder, "--point", "disk-full") as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
         assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
@@ -225,10 +249,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize("statement", EDITS)
-def test_an_agent_does_not_start_on_an_edited_ledger(
-    silo_folder: SiloFolder, plan_of: MakePlan, statement: str
-) -> None:
-    plan = approved(silo_folder, plan_of())
+def test_an_agent_does_not_start_on_an_edited_ledger(silo_folder: SiloFolder, plan: Plan, statement: str) -> None:
     with serving(silo_folder) as served:
         served.ask(plan, 0)
         served.stop()
@@ -240,31 +261,27 @@ def test_an_agent_does_not_start_on_an_edited_ledger(
     assert re.fullmatch(r"ringfence: The ledger .* cannot be trusted: .*\n", done.stderr)
 
 
-@pytest.mark.parametrize("swap", [Path.unlink, lambda path: path.rename(path.with_suffix(".old"))])
-def test_a_running_agent_whose_ledger_is_taken_away_answers_nothing_more(
-    silo_folder: SiloFolder, plan_of: MakePlan, swap: Callable[[Path], object]
-) -> None:
-    plan = approved(silo_folder, plan_of())
-    with serving(silo_folder) as served:
-        assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        swap(silo_folder.ledger_path)
-        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
+def take_away(silo_folder: SiloFolder) -> None:
+    silo_folder.ledger_path.unlink()
 
 
-def test_a_running_agent_whose_ledger_is_cut_short_answers_nothing_more(
-    silo_folder: SiloFolder, plan_of: MakePlan
+def rename(silo_folder: SiloFolder) -> None:
+    silo_folder.ledger_path.rename(silo_folder.ledger_path.with_suffix(".old"))
+
+
+@pytest.mark.parametrize("accident", [take_away, rename, lambda silo_folder: edit(silo_folder, EDITS[-1])])
+def test_a_running_agent_whose_ledger_is_taken_away_or_cut_short_answers_nothing_more(
+    silo_folder: SiloFolder, plan: Plan, accident: Callable[[SiloFolder], None]
 ) -> None:
-    plan = approved(silo_folder, plan_of())
     with serving(silo_folder) as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        edit(silo_folder, EDITS[-1])
+        accident(silo_folder)
         assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
 
 
 def test_a_second_agent_on_the_same_folder_is_refused_and_the_first_goes_on(
-    silo_folder: SiloFolder, plan_of: MakePlan
+    silo_folder: SiloFolder, plan: Plan
 ) -> None:
-    plan = approved(silo_folder, plan_of())
     with serving(silo_folder) as served:
         assert silo_folder.is_served()
         with pytest.raises(SiloError, match="Another process is serving"):
@@ -275,15 +292,6 @@ def test_a_second_agent_on_the_same_folder_is_refused_and_the_first_goes_on(
     assert not silo_folder.socket_path.exists()
 
 
-def test_an_agent_that_was_killed_leaves_no_obstacle(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
-    plan = approved(silo_folder, plan_of())
-    with serving(silo_folder):
-        pass  # killed at the end
-    assert silo_folder.socket_path.exists()
-    with serving(silo_folder) as served:
-        assert isinstance(served.ask(plan, 0), NoisyUpdate)
-
-
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
 def test_an_agent_ends_in_peace_when_told_to(silo_folder: SiloFolder, end: signal.Signals) -> None:
     with serving(silo_folder) as served:
@@ -292,23 +300,7 @@ def test_an_agent_ends_in_peace_when_told_to(silo_folder: SiloFolder, end: signa
         assert served.output().count("\n") == 1
 
 
-def test_a_bug_behind_the_door_is_a_refusal_without_a_word_about_records(
-    silo_folder: SiloFolder, plan_of: MakePlan
-) -> None:
-    plan = approved(silo_folder, plan_of())
-    with serving(silo_folder, "--point", "bug") as served:
-        assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
-        assert refusal(served.ask(plan, 1)) is RefusalReason.ROUND_LOST
-        assert "ValueError" in served.output()
-        assert "patient" not in served.output()
-        assert "Traceback" not in served.output()
-
-
-def test_what_the_agent_prints_holds_no_record_no_weight_and_no_request(
-    silo_folder: SiloFolder, plan_of: MakePlan
-) -> None:
-    plan = approved(silo_folder, plan_of())
+def test_what_the_agent_prints_holds_no_record_no_weight_and_no_request(silo_folder: SiloFolder, plan: Plan) -> None:
     with serving(silo_folder) as served:
         for round in range(3):
             served.ask(plan, round, 0.123456789)
@@ -324,21 +316,20 @@ def test_an_agent_needs_neither_jax_nor_pandas_nor_an_engine(silo_folder: SiloFo
     assert not {"jax", "pandas", "sklearn", "matplotlib", "nvflare", "flwr", "typer", "rich"} & set(loaded)
 
 
-def test_a_request_may_be_as_long_as_its_question_needs_however_small_the_model_is(tmp_path: Path) -> None:
-    wards, data, schema = [f"w{number}" for number in range(340)], tmp_path / "records.csv", tmp_path / "schema.toml"
-    schema.write_text(
+def test_a_request_may_be_as_long_as_its_query_needs_however_small_the_model_is(tmp_path: Path) -> None:
+    wards = [f"w{number}" for number in range(340)]
+    schema = (
         f'[columns.ward]\ntype = "categorical"\ncategories = {wards}\n'
         '[columns.ill]\ntype = "categorical"\ncategories = ["no", "yes"]\n'
     )
-    data.write_text("ward,ill\n" + "".join(f"{ward},no\n" for ward in wards))
-    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema))
-    silo_folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
-    columns = load_schema(schema, "ill")
-    stage = Stage(question=SecondMoments(start=pack(np.zeros(columns.width))), rounds=4, sampling=Full())
+    table = "ward,ill\n" + "".join(f"{ward},no\n" for ward in wards)
+    silo_folder = silo_with(tmp_path, schema, table, Budget(2.0, 1e-6))
+    columns = load_schema(tmp_path / "schema.toml", "ill")
+    stage = Stage(query=SecondMoments(start=pack(np.zeros(columns.width))), rounds=4, sampling=Full())
     member = Member("clinic", len(wards), 1.0, 1e-6)
-    plan = approved(silo_folder, one_question(stage, [member], data=columns, model_loss=Logistic()))
+    plan = approved(silo_folder, make_single_stage_plan(stage, [member], data=columns, model_loss=Logistic()))
     asked = Session(plan, np.random.default_rng(0)).request().to_bytes()
     assert len(asked) > agent.SMALL_REQUEST > 100 * len(request(plan, 0))
     with serving(silo_folder) as served:
         answer = parse_answer(served.door().ask(asked))
-    assert len(vector(answer)) == stage.question.length(plan)
+    assert len(vector(answer)) == stage.query.length(plan)

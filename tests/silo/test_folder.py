@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import SiloError
-from ringfence.silo.budget import Budget
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
+from ringfence.silo.ledger.budget import Budget
 from tests.nursery import completed
 from tests.silo.agents import ROOT, SCHEMA
 
@@ -25,15 +25,15 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def create(data: Path, group: int | None = OWN) -> SiloFolder:
-    settings = make_settings(
-        name="clinic",
-        data_file=str(data),
-        schema_file=str(data.parent / "schema.toml"),
-        target="ill",
-        courier_group=None if group is None else grp.getgrgid(group).gr_name,
+def settings_of(data: Path, group: int | None = OWN, **more: str) -> SiloSettings:
+    name, schema = None if group is None else grp.getgrgid(group).gr_name, str(data.parent / "schema.toml")
+    return make_settings(
+        **{"name": "clinic", "data_file": str(data), "courier_group": name, **more}, schema_file=schema
     )
-    return SiloFolder.create(data.parent / "clinic", settings, Budget(1.0, 1e-6))
+
+
+def create(data: Path, group: int | None = OWN) -> SiloFolder:
+    return SiloFolder.create(data.parent / "clinic", settings_of(data, group), Budget(1.0, 1e-6))
 
 
 def another_group() -> int:
@@ -51,11 +51,13 @@ def test_data_that_couriers_may_read_are_refused_with_what_to_run(data: Path, mo
     assert not (data.parent / "clinic").exists()
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o400, 0o604])
-def test_data_that_couriers_may_not_read_are_fine(data: Path, mode: int) -> None:
-    """The last mode too: whoever is in a file's group is not among the others."""
+@pytest.mark.parametrize(("mode", "group"), [(0o600, OWN), (0o400, OWN), (0o604, OWN), (0o644, None)])
+def test_data_that_couriers_may_not_read_are_fine_and_without_couriers_all_are(
+    data: Path, mode: int, group: int | None
+) -> None:
+    """Mode 604 too: whoever is in a file's group is not among the others."""
     data.chmod(mode)
-    assert create(data).settings.courier_group is not None
+    assert (create(data, group).settings.courier_group is None) == (group is None)
 
 
 def divided(data: Path, workers: str) -> SiloFolder:
@@ -65,15 +67,7 @@ def divided(data: Path, workers: str) -> SiloFolder:
     for name in ("1.csv", "2.csv"):
         (parts / name).write_bytes(data.read_bytes())
         (parts / name).chmod(0o600)
-    group = grp.getgrgid(OWN).gr_name
-    settings = make_settings(
-        name="clinic",
-        data_file=str(parts),
-        schema_file=str(data.parent / "schema.toml"),
-        courier_group=group,
-        workers=workers,
-    )
-    return SiloFolder(data.parent / "clinic", settings)
+    return SiloFolder(data.parent / "clinic", settings_of(data, data_file=str(parts), workers=workers))
 
 
 def test_parts_of_a_table_are_data_that_couriers_may_not_read(data: Path) -> None:
@@ -90,11 +84,6 @@ def test_couriers_of_another_user_reach_no_workers_without_certificates(data: Pa
     folder = divided(data, "tcp://127.0.0.1:8786")
     with pytest.raises(SiloError, match=r"can make the workers at tcp://127\.0\.0\.1:8786 run anything"):
         folder.require_closed(*folder.data_files())
-
-
-def test_without_a_group_a_file_s_mode_is_its_owner_s_business(data: Path) -> None:
-    data.chmod(0o644)
-    create(data, None)
 
 
 @pytest.mark.parametrize("which", ["data", "ledger", "key"])

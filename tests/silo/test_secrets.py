@@ -19,30 +19,30 @@ import numpy as np
 import pytest
 
 from ringfence.errors import RecordsError
-from ringfence.local_shuffler import local_shuffler
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import Schema
+from ringfence.federation.local_shuffler import local_shuffler
+from ringfence.federation.training import Silo
+from ringfence.protocol import RoundRequest, Schema
+from ringfence.protocol.plan.plan import task
 from ringfence.shuffler.store import Store
-from ringfence.silo import mechanism, randomness
 from ringfence.silo.agent import Agent
 from ringfence.silo.channels import own_noise
-from ringfence.silo.channels.own_noise import Block
+from ringfence.silo.channels.own_noise import CorrelatedRounds
 from ringfence.silo.channels.shuffler import Coins
-from ringfence.silo.decisions import update_data
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.gate import mechanism, sampling
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.certificate import certify
+from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.monitor import Monitor
-from ringfence.silo.questions import gradient
-from ringfence.silo.records import Records, load_records
+from ringfence.silo.operator.decisions import update_data
+from ringfence.silo.queries import gradient
+from ringfence.silo.records.records import Records, load_records
 from ringfence.storage.chain import Chain
 from ringfence.storage.decision_log import DecisionLog
-from ringfence.training import Silo
 from tests.nursery import completed
 from tests.silo import fleeting, watched
 from tests.silo.agents import SCHEMA, approved, make_silo_folder, request
-from tests.support import MakePlan, ask
+from tests.support import MakePlan, approved_by, ask
 
 VALUE = 0.7312845
 KEY = b"a recognisable private key of 32"
@@ -68,24 +68,17 @@ def gate(records: Records, ledger: Ledger) -> Gate:
     return Gate(records, ledger, KEY)
 
 
-def test_a_trace_would_be_found() -> None:
-    for content in (f"row {VALUE}", repr(np.full(3, VALUE)), pickle.dumps(np.full(3, VALUE)), repr(KEY), KEY.hex()):
-        with pytest.raises(AssertionError):
-            assert_clean(content)
-
-
 @pytest.fixture
 def holders(
     gate: Gate, records: Records, ledger: Ledger, plan_of: MakePlan, tmp_path: Path
 ) -> Iterator[dict[str, object]]:
     """Everything that holds a record, something computed from one without noise, or a key."""
-    plan = plan_of(sampling="one-pass", correlation=0.5)
-    gate.approve(plan)
+    plan = approved_by(gate, plan_of(sampling="one-pass", correlation=0.5))
     ask(gate, plan, 0)
     block = gate._memories[plan.digest(), 0]
-    assert isinstance(block, Block)
+    assert isinstance(block, CorrelatedRounds)
     assert np.allclose(np.abs(block.means[0]).max(), VALUE / 2)  # what is remembered is exact
-    draws = randomness.draw(plan, plan.silos[0], task(plan, plan.silos[0], 0, 0))
+    draws = sampling.draw(plan, plan.silos[0], task(plan, plan.silos[0], 0, 0))
     (tmp_path / "home").mkdir()
     with Store.create(tmp_path / "store") as store, local_shuffler(["clinic"]) as local:
         store.key = KEY
@@ -158,7 +151,7 @@ def strange(*_: object, **__: object) -> None:
 
 
 FAULTS = [
-    (randomness, "draw"),
+    (sampling, "draw"),
     (mechanism, "release"),
     (gradient, "total"),
     (own_noise, "encode"),
@@ -180,8 +173,7 @@ def test_a_bug_anywhere_behind_the_door_tells_neither_the_peer_nor_the_operator_
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    plan = plan_of()
-    gate.approve(plan)
+    plan = approved_by(gate, plan_of())
     log = DecisionLog(tmp_path)
     agent = Agent(gate, ledger, None, Monitor(ledger, log))
     monkeypatch.setattr(place, name, strange)
@@ -208,8 +200,6 @@ def plant(silo_folder: SiloFolder) -> Path:
 
 
 def test_the_ledger_and_its_certificate_hold_neither_value_nor_key(tmp_path: Path, plan_of: MakePlan) -> None:
-    from ringfence.silo.certificate import certify
-
     silo_folder = make_silo_folder(tmp_path)
     data = plant(silo_folder)
     plan = approved(silo_folder, plan_of(rounds=3))
@@ -229,21 +219,6 @@ def watch(folders: list[Path], copies: Path, *command: str, **env: str) -> "subp
     watched = [sys.executable, "-m", "tests.silo.watched", str(copies), *map(str, folders), "--", *command]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **env}
     return completed(watched, cwd=folders[-1], env=surroundings)
-
-
-def test_the_watcher_sees_files_that_are_gone_at_once(tmp_path: Path) -> None:
-    """Also those that eight threads make and remove while others look."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    ended = watch([folder], tmp_path / "copies", "tests.silo.fleeting", str(folder))
-    assert (ended.returncode, ended.stderr.decode()) == (0, "")
-    found = watched.seen(tmp_path / "copies")
-    everything = b"\n".join(content for contents in found.values() for content in contents)
-    assert [content for content in fleeting.CONTENTS if content not in everything] == []
-    for thread, turn in itertools.product(range(8), range(20)):
-        assert f"of a thread {thread}-{turn}".encode() in found[f"{thread}-{turn}/file"]
-    assert {"database", "database-wal"} <= set(found)
-    assert not folder.exists()
 
 
 @pytest.mark.parametrize("trust", [["nobody"], ["shuffler", "--colluders", "0"]], ids=["nobody", "shuffler"])
@@ -271,3 +246,24 @@ def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
         assert {"shuffler.db", "shuffler.db-journal"} <= {Path(name).name for name in found}
     for content in (ended.stdout, ended.stderr, *itertools.chain.from_iterable(found.values())):
         assert_clean(content)
+
+
+def test_a_trace_would_be_found() -> None:
+    for content in (f"row {VALUE}", repr(np.full(3, VALUE)), pickle.dumps(np.full(3, VALUE)), repr(KEY), KEY.hex()):
+        with pytest.raises(AssertionError):
+            assert_clean(content)
+
+
+def test_the_watcher_sees_files_that_are_gone_at_once(tmp_path: Path) -> None:
+    """Also those that eight threads make and remove while others look."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    ended = watch([folder], tmp_path / "copies", "tests.silo.fleeting", str(folder))
+    assert (ended.returncode, ended.stderr.decode()) == (0, "")
+    found = watched.seen(tmp_path / "copies")
+    everything = b"\n".join(content for contents in found.values() for content in contents)
+    assert [content for content in fleeting.CONTENTS if content not in everything] == []
+    for thread, turn in itertools.product(range(8), range(20)):
+        assert f"of a thread {thread}-{turn}".encode() in found[f"{thread}-{turn}/file"]
+    assert {"database", "database-wal"} <= set(found)
+    assert not folder.exists()

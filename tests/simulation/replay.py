@@ -9,19 +9,29 @@ import numpy as np
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, MultiSquared, Softmax
-from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, pack, unpack
-from ringfence.protocol.plan import EVERYBODY, Plan
-from ringfence.protocol.schedule import Task, task
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import (
+    Answer,
+    FloatArray,
+    Logistic,
+    MinibatchSGD,
+    MultiSquared,
+    NoisyUpdate,
+    Plan,
+    RoundRequest,
+    Schema,
+    Softmax,
+    Task,
+    pack,
+    parse_schema,
+    unpack,
+)
+from ringfence.protocol.plan.plan import EVERYBODY, task
 from ringfence.server import rounds
-from ringfence.silo import mechanism
-from ringfence.silo.channels import sending
-from ringfence.silo.records import Records
+from ringfence.silo.channels import SENDERS
+from ringfence.silo.gate import mechanism
+from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
-from ringfence.simulation.preliminary import learned
+from ringfence.simulation.trials import simulated_state
 
 SIZES = {"north": 40, "south": 25, "west": 31}
 
@@ -80,7 +90,7 @@ def arrays_of(silos: dict[str, Records]) -> list[tuple[FloatArray, FloatArray]]:
 
 def compiled(plan: Plan, silos: dict[str, Records], seeds: Sequence[int]) -> FloatArray:
     """Run the plan in the engine, with what it asks before training; one row per seed."""
-    known = [learned(plan, list(silos.values()), seed) for seed in seeds]
+    known = [simulated_state(plan, list(silos.values()), seed) for seed in seeds]
     streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype=np.float64, learned=known)
     return np.asarray(engine.simulate(engine.Rules.of(plan), stacked(plan, silos), streams, runs))
 
@@ -107,7 +117,7 @@ class Replay:
         self.plan, self.silos, self.seed = plan, silos, seed
         self._before_training = np.random.default_rng(seed)
         self._answered = np.zeros((len(plan.stages), len(silos)), dtype=int)
-        self._memories = [[sending(stage.channel).memory(stage.channel) for _ in silos] for stage in plan.stages]
+        self._memories = [[SENDERS[type(stage.channel)].memory(stage.channel) for _ in silos] for stage in plan.stages]
         self._ends = np.cumsum(list(SIZES.values()))
 
     def run(self) -> rounds.RunResult:
@@ -122,11 +132,11 @@ class Replay:
             task(self.plan, terms, request.round, answered)
             for terms, answered in zip(self.plan.silos, self._answered[number].tolist(), strict=True)
         ]
-        draws = self._training_draws(request, works) if stage.question.trains else self._other_draws(works)
+        draws = self._training_draws(request, works) if stage.query.trains else self._other_draws(works)
         answers: dict[str, Answer] = {}
         for place, own in draws.items():
             name, records = list(self.silos.items())[place]
-            weights, memory = unpack(request.weights), self._memories[number][place]
+            weights, memory = unpack(request.argument), self._memories[number][place]
             vector = mechanism.release(self.plan, works[place], weights, records, own, memory)
             answers[name] = NoisyUpdate(plan=request.plan, round=request.round, silo=name, vector=pack(vector))
         return answers

@@ -11,10 +11,9 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.events import FixedSizeRelease
 from ringfence.accounting.sampling import run_events
-from ringfence.protocol.domain import Ball
-from ringfence.protocol.losses import Logistic, Softmax, Squared
+from ringfence.protocol import Ball, Logistic, Softmax, Squared
 from ringfence.server.algorithms import minibatch
-from ringfence.silo.questions.gradient import clipped_mean
+from ringfence.silo.queries.gradient import clipped_mean
 from ringfence.simulation import engine
 from ringfence.simulation.custom import CustomLoss
 from ringfence.simulation.local import LocalRuns, local_sgd, local_sgd_sigma, one_shot
@@ -69,9 +68,9 @@ def test_local_sgd_equals_its_definition_step_by_step_with_the_same_draws(loss: 
 
 
 def test_local_sgd_s_noise_pays_for_every_local_step() -> None:
-    question: Any = {"records": 200, "clip": 1.0}
-    sigma = local_sgd_sigma(**question, rounds=5, local_steps=20, epsilon=2.0, delta=1e-5, dimension=3)
-    events = run_events("fixed", 100, batch=1, sigma=sigma, dimension=3, **question)
+    query: Any = {"records": 200, "clip": 1.0}
+    sigma = local_sgd_sigma(**query, rounds=5, local_steps=20, epsilon=2.0, delta=1e-5, dimension=3)
+    events = run_events("fixed", 100, batch=1, sigma=sigma, dimension=3, **query)
     assert isinstance(events[0][0], FixedSizeRelease)
     assert accountant.epsilon(events, 1e-5) == pytest.approx(2.0, rel=1e-3)
 

@@ -11,9 +11,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import FloatArray, Schema, WholeSpace, parse_schema
 from ringfence.simulation import engine
 
 SIZES = (30, 50, 40)
@@ -38,7 +36,7 @@ def trained(data: Schema, x: FloatArray, y: FloatArray, curvature: float, **pena
     plan = make_plan(data, members, replace(request, distance=50.0))
     features = np.column_stack([x, np.ones(len(x))]) if data.intercept else x
     smoothness = curvature * float(np.linalg.eigvalsh(features.T @ features / len(x))[-1])
-    steps = plan.algorithm.model_copy(update={"pace": 0.0, "smoothness": smoothness})
+    steps = plan.algorithm.model_copy(update={"upsilon": 0.0, "smoothness": smoothness})
     assert plan.training is not None
     plan = plan.model_copy(update={"training": plan.training.model_copy(update={"algorithm": steps})})
     cuts = np.cumsum(SIZES)[:-1]

@@ -9,16 +9,37 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.algorithms import Accelerated, Average, Localized, MultiStage, Phase, Restart
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.domain import Ball, Box, WholeSpace
-from ringfence.protocol.losses import Huber, Logistic, MultiSquared, Softmax, Squared
-from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms
-from ringfence.protocol.questions import Gradient, Moments
-from ringfence.protocol.sampling import FixedSize, Full, OnePass, Poisson
-from ringfence.server.learned import Learned
+from ringfence.protocol import (
+    Accelerated,
+    Average,
+    Ball,
+    Box,
+    Curvature,
+    FixedSize,
+    Full,
+    Gradient,
+    Huber,
+    Localized,
+    Logistic,
+    MultiSquared,
+    MultiStage,
+    OnePass,
+    OwnNoise,
+    Participation,
+    Phase,
+    Plan,
+    Poisson,
+    Restart,
+    SiloTerms,
+    Softmax,
+    Squared,
+    Stage,
+    StageTerms,
+    WholeSpace,
+)
+from ringfence.server.state import ServerState
 from ringfence.simulation import engine
-from ringfence.simulation.preliminary import learned
+from ringfence.simulation.trials import simulated_state
 from tests.simulation.replay import SIZES, Replay, arrays_of, compiled, drawn, plan_for, silos_for, stacked
 
 
@@ -41,86 +62,63 @@ def assert_the_same_from_the_same_draws(plan: Plan) -> None:
         np.testing.assert_allclose(row, Replay(plan, silos, seed).run().weights, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("loss", "changes"),
-    [
-        (LOSSES[0], {}),
-        (LOSSES[0], {"sampling": "poisson"}),
-        (LOSSES[0], {"sampling": "one-pass", "participation": Participation(silos=2)}),
-        (LOSSES[0], {"participation": Participation(probability=0.4), "domain": Box(lower=-0.3, upper=0.3)}),
-        (LOSSES[1], {"sampling": "fixed", "participation": Participation(silos=2)}),
-        (LOSSES[1], {"domain": Ball(radius=0.2), "ridge": 0.1}),
-        (LOSSES[1], {"domain": Ball(radius=0.2), "ridge": 0.1, "lasso": 0.03}),
-        (LOSSES[2], {"sampling": "one-pass", "domain": WholeSpace()}),
-        (LOSSES[3], {"sampling": "fixed", "participation": Participation(probability=0.4)}),
-        (LOSSES[4], {"sampling": "fixed", "participation": Participation(silos=2), "lasso": 0.02}),
-    ],
-    ids=str,
-)
-def test_the_compiled_engine_and_the_plain_loop_give_the_same_weights_from_the_same_draws(
-    loss: Any, changes: dict[str, Any]
-) -> None:
-    assert_the_same_from_the_same_draws(plan_for(loss, **changes))
-
-
-PART = Participation(silos=2)
+PART, LUCKY = Participation(silos=2), Participation(probability=0.4)
 ACCELERATED = Accelerated(smoothness=1.0)
-STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=3, pace=0.0), Restart(rounds=5, pace=6.0)))
+STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=3, upsilon=0.0), Restart(rounds=5, upsilon=6.0)))
 PHASES = Localized(
     smoothness=1.0,
     phases=(Phase(rounds=4, penalty=0.1), Phase(rounds=3, penalty=0.8), Phase(rounds=1, penalty=6.4)),
 )
+CANCELLING: dict[str, Any] = {"loss": Squared(), "sampling": "one-pass", "correlation": 0.4}
+PERSON = {"clip": 0.4}
 
 
 @pytest.mark.parametrize(
     "changes",
     [
+        {},
+        {"sampling": "poisson"},
+        {"sampling": "one-pass", "participation": PART},
+        {"participation": LUCKY, "domain": Box(lower=-0.3, upper=0.3)},
+        {"loss": LOSSES[1], "sampling": "fixed", "participation": PART},
+        {"loss": LOSSES[1], "domain": Ball(radius=0.2), "ridge": 0.1},
+        {"loss": LOSSES[1], "domain": Ball(radius=0.2), "ridge": 0.1, "lasso": 0.03},
+        {"loss": LOSSES[2], "sampling": "one-pass", "domain": WholeSpace()},
+        {"loss": LOSSES[3], "sampling": "fixed", "participation": LUCKY},
+        {"loss": LOSSES[4], "sampling": "fixed", "participation": PART, "lasso": 0.02},
         {"algorithm": ACCELERATED},
         {"algorithm": ACCELERATED, "sampling": "fixed", "domain": Ball(radius=0.1)},
         {"algorithm": ACCELERATED, "lasso": 0.05, "domain": Box(lower=-0.3, upper=0.3)},
-        {"algorithm": ACCELERATED, "ridge": 0.2, "participation": Participation(probability=0.4)},
-        {"algorithm": Accelerated(smoothness=1.0, pace=9.0, penalty=0.3, average="last"), "domain": WholeSpace()},
+        {"algorithm": ACCELERATED, "ridge": 0.2, "participation": LUCKY},
+        {"algorithm": Accelerated(smoothness=1.0, upsilon=9.0, penalty=0.3, average="last"), "domain": WholeSpace()},
         {"algorithm": Accelerated(smoothness=1.0, penalty=0.3, average="tail"), "ridge": 0.2},
         {"algorithm": ACCELERATED, "sampling": "one-pass", "participation": PART},
         {"algorithm": ACCELERATED, "survey": True},
         {"algorithm": ACCELERATED, "survey": True, "sampling": "poisson", "participation": PART},
-        {"algorithm": STAGES, "ridge": 0.2, "loss": Softmax(classes=3)},
+        {"algorithm": STAGES, "ridge": 0.2, "loss": LOSSES[1]},
         {"algorithm": STAGES, "ridge": 0.2, "participation": Participation(probability=0.3)},
         {"algorithm": STAGES, "ridge": 0.2, "sampling": "one-pass", "domain": Box(lower=-0.2, upper=0.2)},
         {"algorithm": STAGES.model_copy(update={"penalty": 0.5, "average": "tail"}), "sampling": "one-pass"},
         {"algorithm": PHASES},
-        {"algorithm": PHASES, "participation": PART, "ridge": 0.1, "loss": Softmax(classes=3)},
+        {"algorithm": PHASES, "participation": PART, "ridge": 0.1, "loss": LOSSES[1]},
         {"algorithm": PHASES.model_copy(update={"average": "last"}), "participation": Participation(probability=0.3)},
         {"algorithm": PHASES, "survey": True},
+        CANCELLING,
+        {**CANCELLING, "algorithm": ACCELERATED},
+        {**CANCELLING, "algorithm": STAGES, "ridge": 0.2},
+        {**CANCELLING, "algorithm": ACCELERATED, "survey": True},
+        {**PERSON, "person_rule": "mean", "sampling": "poisson"},
+        {**PERSON, "person_rule": "mean", "algorithm": ACCELERATED, "survey": True, "participation": PART},
+        {**PERSON, "person_rule": "rows", "rows_per_person": 3, "sampling": "one-pass", "correlation": 0.4},
+        {**PERSON, "person_rule": "sum", "sampling": "fixed", "participation": PART},
+        {**PERSON, "person_rule": "sum", "loss": LOSSES[1]},
     ],
-    ids=lambda changes: " ".join([changes["algorithm"].name, *(name for name in changes if name != "algorithm")]),
+    ids=str,
 )
-def test_so_they_do_for_every_accelerated_algorithm(changes: dict[str, Any]) -> None:
+def test_the_compiled_engine_and_the_plain_loop_give_the_same_weights_from_the_same_draws(
+    changes: dict[str, Any],
+) -> None:
     assert_the_same_from_the_same_draws(plan_for(**{"loss": Logistic(), **changes}))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"algorithm": ACCELERATED}, {"algorithm": STAGES, "ridge": 0.2}, {"algorithm": ACCELERATED, "survey": True}],
-    ids=["minibatch-sgd", "accelerated", "multi-stage", "accelerated survey"],
-)
-def test_so_they_do_with_noise_that_cancels_in_part(changes: dict[str, Any]) -> None:
-    assert_the_same_from_the_same_draws(plan_for(Squared(), sampling="one-pass", correlation=0.4, **changes))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"person_rule": "mean", "sampling": "poisson"},
-        {"person_rule": "mean", "algorithm": ACCELERATED, "survey": True, "participation": PART},
-        {"person_rule": "rows", "rows_per_person": 3, "sampling": "one-pass", "correlation": 0.4},
-        {"person_rule": "sum", "sampling": "fixed", "participation": PART},
-        {"person_rule": "sum", "loss": Softmax(classes=3)},
-    ],
-    ids=lambda changes: " ".join(map(str, changes.values())),
-)
-def test_so_they_do_where_a_record_is_a_person(changes: dict[str, Any]) -> None:
-    assert_the_same_from_the_same_draws(plan_for(**{"loss": Logistic(), "clip": 0.4, **changes}))
 
 
 def test_a_plan_about_persons_is_not_simulated_on_rows_that_are_nobody_s() -> None:
@@ -151,13 +149,13 @@ def test_a_survey_finds_what_the_server_finds_and_changes_the_steps() -> None:
     plan = plan_for(Logistic(), algorithm=ACCELERATED, survey=True)
     silos = silos_for(plan.loss, plan.data)
     for seed in SEEDS:
-        known = learned(plan, arrays_of(silos), seed)
+        known = simulated_state(plan, arrays_of(silos), seed)
         found, theirs = known.findings["curvature"], Replay(plan, silos, seed).run().findings["curvature"]
         np.testing.assert_allclose(found.statistic, theirs.statistic, rtol=1e-6)
         assert (found.noise, found.weight) == (theirs.noise, theirs.weight)
         largest = plan.data.feature_norm**2
         bound = min(theirs.statistic[0] + 2.0 * theirs.noise, largest) / largest
-        np.testing.assert_allclose(known.settings.pace, 2 * plan.constants.smoothness * bound, rtol=1e-6)
+        np.testing.assert_allclose(known.settings.upsilon, 2 * plan.constants.smoothness * bound, rtol=1e-6)
     unsurveyed = engine.from_plans([plan], [3], dtype=np.float64)
     rules, data = engine.Rules.of(plan), stacked(plan, silos)
     assert not np.allclose(engine.simulate(rules, data, *unsurveyed)[0], compiled(plan, silos, [3])[0], rtol=1e-3)
@@ -165,9 +163,9 @@ def test_a_survey_finds_what_the_server_finds_and_changes_the_steps() -> None:
 
 def test_a_plan_that_begins_with_training_teaches_nothing_before() -> None:
     plan = plan_for(Logistic(), algorithm=ACCELERATED)
-    known = learned(plan, arrays_of(silos_for(plan.loss, plan.data)), 1)
+    known = simulated_state(plan, arrays_of(silos_for(plan.loss, plan.data)), 1)
     assert known.findings == {}
-    assert str(known.settings) == str(Learned.nothing(plan).settings)
+    assert str(known.settings) == str(ServerState.initial(plan).settings)
 
 
 def in_stages(*changes: dict[str, Any], after: Sequence[Stage] = ()) -> Plan:
@@ -193,7 +191,7 @@ def in_stages(*changes: dict[str, Any], after: Sequence[Stage] = ()) -> Plan:
     "changes",
     [
         [{}, {"rounds": 3}],
-        [{}, {"question": Gradient(clip=0.05)}],
+        [{}, {"query": Gradient(clip=0.05)}],
         [{}, {"participation": PART, "rounds": 5}],
         [{"sampling": Poisson()}, {}, {"sampling": OnePass()}],
         [
@@ -208,7 +206,7 @@ def test_stages_that_differ_follow_each_other_as_in_the_plain_loop(changes: list
 
 
 def test_a_plan_that_asks_something_else_after_training_is_refused() -> None:
-    late = Stage(question=Moments(), rounds=1, sampling=Full())
+    late = Stage(query=Curvature(), rounds=1, sampling=Full())
     with pytest.raises(TrainingError, match="The simulator takes only plans"):
         engine.Rules.of(in_stages({}, after=[late]))
 
@@ -226,30 +224,26 @@ def test_phases_take_disjoint_halves_of_what_is_left_in_every_silo() -> None:
     assert np.max(parts[0] + parts[4] + parts[7]) == 1.0
 
 
-def test_accelerated_runs_with_settings_of_their_own_go_side_by_side() -> None:
-    variants: list[tuple[float, float, Average]] = [(0.5, 0.0, "weighted"), (1.0, 5.0, "last"), (2.0, 9.0, "tail")]
-    specs = [
-        MultiStage(
-            smoothness=beta, stages=(Restart(rounds=3, pace=pace), Restart(rounds=5, pace=2 * pace)), average=average
-        )
-        for beta, pace, average in variants
-    ]
-    plans = [plan_for(Logistic(), algorithm=spec, ridge=0.1) for spec in specs]
+def staged(smoothness: float, upsilon: float, average: Average) -> dict[str, Any]:
+    stages = (Restart(rounds=3, upsilon=upsilon), Restart(rounds=5, upsilon=2 * upsilon))
+    return {"algorithm": MultiStage(smoothness=smoothness, stages=stages, average=average), "ridge": 0.1}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [{"clip": clip, "rounds": 5} for clip in (0.1, 0.5, 2.0)],
+        [staged(0.5, 0.0, "weighted"), staged(1.0, 5.0, "last"), staged(2.0, 9.0, "tail")],
+    ],
+    ids=["clips", "accelerated"],
+)
+def test_configurations_side_by_side_give_what_each_gives_alone(settings: list[dict[str, Any]]) -> None:
+    plans = [plan_for(Logistic(), **own) for own in settings]
     silos = silos_for(Logistic(), plans[0].data)
     rules, data = engine.Rules.of(plans[0]), stacked(plans[0], silos)
     together = engine.simulate(rules, data, *engine.from_plans(plans, [1, 2, 3], dtype=np.float64))
     for place, plan in enumerate(plans):
         np.testing.assert_allclose(together[place], compiled(plan, silos, [place + 1])[0], rtol=1e-9)
-
-
-def test_configurations_side_by_side_give_what_each_gives_alone() -> None:
-    plans = [plan_for(Logistic(), clip=clip, rounds=5) for clip in (0.1, 0.5, 2.0)]
-    silos = silos_for(Logistic(), plans[0].data)
-    rules, data = engine.Rules.of(plans[0]), stacked(plans[0], silos)
-    together = engine.simulate(rules, data, *engine.from_plans(plans, [1, 2, 3], dtype=np.float64))
-    for place, plan in enumerate(plans):
-        alone = engine.simulate(rules, data, *engine.from_plans([plan], [place + 1], dtype=np.float64))
-        np.testing.assert_allclose(together[place], alone[0], rtol=1e-9)
 
 
 def test_runs_of_one_stream_see_the_same_noise() -> None:

@@ -1,4 +1,4 @@
-"""What is asked before training is simulated as silos and server do it, whichever question it is."""
+"""What is asked before training is simulated as silos and server do it, whichever query it is."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.losses import Logistic, Squared
-from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms
-from ringfence.protocol.questions import Moments
-from ringfence.protocol.sampling import Full
+from ringfence.protocol import Curvature, Full, Logistic, Participation, Plan, SiloTerms, Squared, Stage, StageTerms
 from ringfence.simulation.gradient import clip_of
-from ringfence.simulation.preliminary import learned
+from ringfence.simulation.trials import simulated_state
 from tests.simulation.replay import Replay, arrays_of, plan_for, silos_for
 
 
@@ -23,7 +20,7 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-MOMENTS = Stage(question=Moments(), rounds=2, sampling=Full())
+CURVATURE = Stage(query=Curvature(), rounds=2, sampling=Full())
 
 
 def beginning_with(stage: Stage, plan: Plan) -> Plan:
@@ -37,23 +34,23 @@ def beginning_with(stage: Stage, plan: Plan) -> Plan:
 
 
 def test_what_is_found_is_what_a_server_finds_from_silos_with_the_same_noise() -> None:
-    plan = beginning_with(MOMENTS, plan_for(Squared(), rounds=3))
+    plan = beginning_with(CURVATURE, plan_for(Squared(), rounds=3))
     silos = silos_for(plan.loss, plan.data)
-    theirs = Replay(plan, silos, 7).run().findings["moments"]
-    found = learned(plan, arrays_of(silos), 7).findings["moments"]
+    theirs = Replay(plan, silos, 7).run().findings["curvature"]
+    found = simulated_state(plan, arrays_of(silos), 7).findings["curvature"]
     np.testing.assert_allclose(found.statistic, theirs.statistic, rtol=1e-6, atol=1e-8)
     assert (found.noise, found.weight) == (theirs.noise, theirs.weight)
-    other = learned(plan, arrays_of(silos), 8).findings["moments"]
+    other = simulated_state(plan, arrays_of(silos), 9).findings["curvature"]
     assert not np.allclose(found.statistic, other.statistic, atol=1e-2)
 
 
 def test_a_stage_before_training_that_asks_some_silos_only_is_refused() -> None:
-    some = MOMENTS.model_copy(update={"participation": Participation(silos=2)})
+    some = CURVATURE.model_copy(update={"participation": Participation(silos=2)})
     plan = beginning_with(some, plan_for(Logistic(), rounds=3))
-    with pytest.raises(TrainingError, match="asks every silo for the moments of all its records"):
-        learned(plan, arrays_of(silos_for(plan.loss, plan.data)), 1)
+    with pytest.raises(TrainingError, match="asks every silo for the curvature of all its records"):
+        simulated_state(plan, arrays_of(silos_for(plan.loss, plan.data)), 1)
 
 
 def test_a_stage_that_asks_for_something_else_than_gradients_has_no_clip() -> None:
-    with pytest.raises(TrainingError, match="cannot ask for the moments"):
-        clip_of(MOMENTS)
+    with pytest.raises(TrainingError, match="cannot ask for the curvature"):
+        clip_of(CURVATURE)

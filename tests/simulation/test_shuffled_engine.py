@@ -12,29 +12,41 @@ from scipy.stats import binom, chi2, norm
 
 from ringfence.accounting.channels.shuffler import MIXED
 from ringfence.accounting.shuffled_sums import shares_needed
-from ringfence.local_shuffler import LocalShuffler, local_shuffler
-from ringfence.protocol.algorithms import Accelerated, MinibatchSGD, MultiStage, Restart
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.losses import Logistic, Softmax
-from ringfence.protocol.messages import RoundRequest, SealedUpdate, unpack
-from ringfence.protocol.plan import Participation, Plan, SiloTerms, StageTerms
-from ringfence.protocol.schedule import Task, task
+from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.federation.training import Silo, train
+from ringfence.protocol import (
+    Accelerated,
+    FloatArray,
+    Logistic,
+    MinibatchSGD,
+    MultiStage,
+    Participation,
+    Plan,
+    Restart,
+    RoundRequest,
+    SealedUpdate,
+    ShufflerChannel,
+    SiloTerms,
+    Softmax,
+    StageTerms,
+    Task,
+    unpack,
+)
+from ringfence.protocol.plan.plan import task
 from ringfence.server import rounds
 from ringfence.server.channels import Totals
 from ringfence.server.channels.shuffler import mean_of_totals
-from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels.shuffler import Coins
-from ringfence.silo.mechanism import Draws
-from ringfence.silo.questions.gradient import clipped_mean
-from ringfence.silo.records import Records
+from ringfence.silo.gate import mechanism, sampling
+from ringfence.silo.gate.mechanism import Draws
+from ringfence.silo.queries.gradient import clipped_mean
+from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
 from ringfence.simulation.channels.shuffler import standard_binomial
 from ringfence.simulation.gradient import clip_of
-from ringfence.training import Silo, train
 from tests.simulation.replay import SIZES, arrays_of, asking_everybody, drawn, plan_for, silos_for, stacked
 
-STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=1, pace=0.0), Restart(rounds=2, pace=6.0)))
+STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=1, upsilon=0.0), Restart(rounds=2, upsilon=6.0)))
 SEED = 3
 FALSE_ALARM = 1e-6
 
@@ -141,7 +153,7 @@ def test_engine_and_real_gates_give_the_same_weights_from_the_same_draws(
         assert draws.participation.sum() == work.batch
         return draws
 
-    monkeypatch.setattr(randomness, "draw", draw)
+    monkeypatch.setattr(sampling, "draw", draw)
     weights = train(plan, silos, collect=local.collect(plan)).model.coefficients
     # Half a level per silo is 2e-6 of a round's mean at most; the noise is 0.1 of it.
     np.testing.assert_allclose(weights.reshape(-1), simulated(plan, records), atol=1e-4)
@@ -165,7 +177,7 @@ def test_where_some_silos_answer_the_mean_is_over_their_records_and_has_their_co
     replay, weights_asked, (stage,) = Replay(plan, records), {}, plan.stages
 
     def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Any]:
-        weights_asked[request.round] = unpack(request.weights)
+        weights_asked[request.round] = unpack(request.argument)
         return {
             name: SealedUpdate(plan=request.plan, round=request.round, silo=name, envelope="", signature="0" * 128)
             for name in names

@@ -10,15 +10,24 @@ import pytest
 from ringfence.errors import TrainingError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.losses import Logistic, Softmax, Squared
-from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, pack, unpack
-from ringfence.protocol.plan import Participation, Plan
-from ringfence.protocol.schedule import task
+from ringfence.protocol import (
+    Answer,
+    Logistic,
+    NoisyUpdate,
+    Participation,
+    Plan,
+    RoundRequest,
+    Softmax,
+    Squared,
+    pack,
+    unpack,
+)
+from ringfence.protocol.plan.plan import task
 from ringfence.research.experiments.trust import stand_in_keys
 from ringfence.server import rounds
-from ringfence.silo import mechanism
-from ringfence.silo.records import Records
-from ringfence.simulation import engine, preliminary, trials
+from ringfence.silo.gate import mechanism
+from ringfence.silo.records.records import Records
+from ringfence.simulation import engine, trials
 from tests.simulation.replay import SIZES, arrays_of, plan_for, schema_for, silos_for
 
 SEEDS = [3, 2**32 - 1, 8]
@@ -44,7 +53,7 @@ class Gates:
         answers: dict[str, Answer] = {}
         for (name, records), work, noise in zip(self.silos.items(), works, noises, strict=True):
             draws = mechanism.Draws(np.ones(len(records)), work.sigma * noise)
-            vector = mechanism.release(self.plan, work, unpack(request.weights), records, draws)
+            vector = mechanism.release(self.plan, work, unpack(request.argument), records, draws)
             answers[name] = NoisyUpdate(plan=request.plan, round=request.round, silo=name, vector=pack(vector))
         return answers
 
@@ -68,7 +77,7 @@ def test_a_run_has_the_weights_that_silos_and_server_find_with_the_same_noise(
 ) -> None:
     plan = preconditioned(loss, **changes)
     silos = silos_for(loss, plan.data)
-    found = trials.weights(plan, list(silos.values()), SEEDS)
+    found = trials.simulated_weights(plan, list(silos.values()), SEEDS)
     assert not np.allclose(found[0], found[1])
     for row, seed in zip(found, SEEDS, strict=True):
         theirs = rounds.run(plan, Gates(plan, silos, seed).ask).weights
@@ -78,9 +87,9 @@ def test_a_run_has_the_weights_that_silos_and_server_find_with_the_same_noise(
 def test_a_run_does_not_depend_on_which_others_are_beside_it() -> None:
     plan = preconditioned(Softmax(classes=3))
     silos = arrays_of(silos_for(plan.loss, plan.data))
-    together = trials.weights(plan, silos, SEEDS)
+    together = trials.simulated_weights(plan, silos, SEEDS)
     for row, seed in zip(together, SEEDS, strict=True):
-        np.testing.assert_allclose(trials.weights(plan, silos, [seed])[0], row, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(trials.simulated_weights(plan, silos, [seed])[0], row, rtol=1e-9, atol=1e-12)
 
 
 def test_plans_that_train_by_plain_gradients_are_compiled() -> None:
@@ -88,7 +97,7 @@ def test_plans_that_train_by_plain_gradients_are_compiled() -> None:
     silos = silos_for(plan.loss, plan.data)
     data = engine.federation_of(plan, list(silos.values()))
     theirs = engine.simulate(engine.Rules.of(plan), data, *engine.from_plans([plan] * len(SEEDS), SEEDS))
-    np.testing.assert_array_equal(trials.weights(plan, list(silos.values()), SEEDS), theirs)
+    np.testing.assert_array_equal(trials.simulated_weights(plan, list(silos.values()), SEEDS), theirs)
 
 
 def test_a_stage_that_not_every_silo_answers_is_not_run_round_by_round() -> None:
@@ -96,7 +105,7 @@ def test_a_stage_that_not_every_silo_answers_is_not_run_round_by_round() -> None
     first, *others = plan.stages
     some = first.model_copy(update={"participation": Participation(silos=2)})
     with pytest.raises(TrainingError, match="asks every silo for the feature-moments of all its records"):
-        trials.weights(
+        trials.simulated_weights(
             plan.model_copy(update={"stages": (some, *others)}), arrays_of(silos_for(plan.loss, plan.data)), SEEDS
         )
 
@@ -114,8 +123,8 @@ def test_through_a_shuffler_the_average_has_the_noise_of_all_silos_coins() -> No
     number = plan.training_numbers[0]
     deviation = math.hypot(*(terms.weight * terms.stages[number].sigma for terms in plan.silos))
     random = np.random.default_rng(1)
-    drawn = np.concatenate([preliminary.collected_noise(plan, number, random, 400) for _ in range(100)]) / deviation
+    drawn = np.concatenate([trials.collected_noise(plan, number, random, 400) for _ in range(100)]) / deviation
     assert abs(np.mean(drawn**2) - 1) < 0.07 / 2
-    found = trials.weights(plan, arrays_of(silos_for(plan.loss, plan.data)), SEEDS)
+    found = trials.simulated_weights(plan, arrays_of(silos_for(plan.loss, plan.data)), SEEDS)
     assert np.isfinite(found).all()
     assert not np.allclose(found[0], found[1])

@@ -11,10 +11,10 @@ import pytest
 from ringfence.errors import RecordsError, RegistryError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema import load_schema, parse_schema
-from ringfence.silo.budget import Budget
+from ringfence.protocol import load_schema, parse_schema
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.records import load_records
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.records.records import load_records
 from ringfence.sources import read_table
 from tests.silo.agents import approved, serving
 from tests.sources.postgresql import Cluster, running

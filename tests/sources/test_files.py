@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from ringfence import sources
 from ringfence.errors import RecordsError
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Schema, parse_schema
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.records import load_records
+from ringfence.silo.records.records import load_records
 from ringfence.sources import arrow_files, csv_files, read_table
 from tests.silo.agents import make_silo_folder
 
@@ -47,7 +47,7 @@ def refusal(path: Path, of: Schema) -> str:
 
 
 def without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "has_pyarrow", lambda: False)
+    monkeypatch.setattr(csv_files, "has_pyarrow", lambda: False)
 
 
 @pytest.mark.parametrize("extra", [True, False])

@@ -13,7 +13,7 @@ import pytest
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError
 from ringfence.storage.database import Database
-from ringfence.storage.kind import Kind
+from ringfence.storage.stored_file import Kind
 
 KIND = Kind("book", LedgerError, damaged=LedgerDamagedError, unwritable=LedgerWriteError, if_damaged="Find another.")
 TABLES = "CREATE TABLE pages (text TEXT);"
@@ -51,9 +51,8 @@ def test_a_new_file_is_its_owner_s_alone_and_states_whose_it_is_and_its_format(b
         Database(book, KIND, application=OURS, tables=TABLES)
 
 
-@pytest.mark.parametrize("stated", [0, 1, 2])
+@pytest.mark.parametrize("stated", [1, 2])
 def test_a_file_of_any_known_format_is_opened_and_keeps_its_format(book: Path, stated: int) -> None:
-    """Version 0.1.0 stated none, which is 0 in SQLite's file."""
     numbers(book, f"PRAGMA user_version = {stated}")
     with closing(opened(book)) as database, database.snapshot():
         assert database.execute("SELECT text FROM pages").fetchall() == [("one",)]
@@ -70,8 +69,9 @@ def test_a_file_of_a_newer_format_is_left_alone_and_the_user_told_what_to_instal
     assert book.read_bytes() == before
 
 
-def test_another_program_s_file_is_no_file_of_a_newer_version(book: Path) -> None:
-    numbers(book, "PRAGMA application_id = 7", "PRAGMA user_version = 99")
+@pytest.mark.parametrize(("application", "stated"), [(7, 99), (OURS, 0)])
+def test_another_program_s_file_is_no_file_of_a_newer_version(book: Path, application: int, stated: int) -> None:
+    numbers(book, f"PRAGMA application_id = {application}", f"PRAGMA user_version = {stated}")
     with pytest.raises(LedgerDamagedError, match=r"another program, or was not completed\. Find another"):
         opened(book)
 

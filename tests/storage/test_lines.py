@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import OutputError, TranscriptError
-from ringfence.storage.kind import Kind
 from ringfence.storage.lines import Lines
+from ringfence.storage.stored_file import Kind
 
 KIND = Kind("list", TranscriptError, unwritable=OutputError)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.storage.state_folder import state_folder
+from ringfence.storage.files import state_folder
 
 
 def test_the_state_folder_is_where_xdg_state_home_says_and_closed_to_others(own_state: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError
 from ringfence.storage import watermark
-from ringfence.storage.kind import Kind
+from ringfence.storage.stored_file import Kind
 from ringfence.storage.watermark import Watermark
 
 KIND = Kind("mark", LedgerError, damaged=LedgerDamagedError, unwritable=LedgerWriteError, if_damaged="Compare it.")

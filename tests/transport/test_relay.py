@@ -1,41 +1,42 @@
 """A relay that is lost is started again, and only who has not answered is asked again."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from ringfence.errors import DeploymentError
-from ringfence.transport.relay import Errand, RelayLink, relay
+from ringfence.transport.relay import Errand, RelayedExchange, run_relay
 
 SITES = ("north", "south")
 
 
-def engine(link: RelayLink, run: Callable[[Errand], None]) -> Callable[[], None]:
-    """Return what starts a relay as an engine would, elsewhere, and waits for its call."""
+class Engine(RelayedExchange):
+    """An engine whose relay runs in a thread, and does with errands what it is given."""
 
-    def start() -> None:
-        threading.Thread(target=relay, args=(link.path, SITES, run), daemon=True).start()
-        assert link.accept()
+    def __init__(self, run: Callable[[Errand], None], *, slack: float = 5.0) -> None:
+        self.told: list[str] = []
+        self.run, self.stop = run, False
+        super().__init__(slack=slack, tell=self.told.append)
 
-    return start
+    def start_relay(self, silos: Sequence[str]) -> None:
+        threading.Thread(target=run_relay, args=(self.path, silos, self.run), daemon=True).start()
+        assert self.accept()
+
+    def may_stop(self, missing: set[str], gone: float) -> bool:
+        return self.stop
 
 
 def test_answers_come_back_and_silent_sites_are_left_out() -> None:
-    told: list[str] = []
     answers: dict[str, bytes] = {}
-    with RelayLink(slack=5.0, tell=told.append) as link:
+    with Engine(lambda errand: errand.answer("north", errand.request + b"!")) as engine:
         for request in (b"first", b"second"):
-            missing = set(SITES)
-            start = engine(link, lambda errand: errand.answer("north", errand.request + b"!"))
-            link.exchange(request, missing, answers.__setitem__, 1.0, start)
+            engine(request, SITES, answers.__setitem__, 1.0)
             assert answers == {"north": request + b"!"}
-            assert missing == {"south"}
-    assert told == ["The engine runs the job at north, south."]
+    assert engine.told == ["The engine runs the job at north, south."]
 
 
 def test_a_relay_that_dies_is_started_again_for_those_who_are_missing() -> None:
-    told: list[str] = []
     asked: list[list[str]] = []
     arrived: list[str] = []
 
@@ -45,35 +46,28 @@ def test_a_relay_that_dies_is_started_again_for_those_who_are_missing() -> None:
         if len(asked) == 1:
             raise ConnectionError("the engine died")
 
-    with RelayLink(slack=5.0, tell=told.append) as link:
-        link.exchange(b"request", set(SITES), lambda site, _: arrived.append(site), 5.0, engine(link, run))
+    with Engine(run) as engine:
+        engine(b"request", SITES, lambda site, _: arrived.append(site), 5.0)
     assert asked == [["north", "south"], ["south"]]
     assert arrived == ["north", "south"]
-    assert told[1] == "The engine lost the job: submitting it again."
+    assert engine.told[1] == "The engine lost the job: submitting it again."
 
 
 def test_an_engine_that_loses_every_job_is_given_up_with_a_sentence() -> None:
     def run(errand: Errand) -> None:
         raise ConnectionError
 
-    with (
-        RelayLink(slack=5.0, tell=lambda sentence: None) as link,
-        pytest.raises(DeploymentError, match=r"repeatedly.*answered rounds are not lost"),
-    ):
-        link.exchange(b"request", set(SITES), lambda site, answer: None, 5.0, engine(link, run))
+    with Engine(run) as engine, pytest.raises(DeploymentError, match=r"repeatedly.*answered rounds are not lost"):
+        engine(b"request", SITES, lambda site, answer: None, 5.0)
 
 
 def test_a_relay_that_goes_silent_counts_as_lost_and_an_exchange_may_end_early() -> None:
     over = threading.Event()
-    told: list[str] = []
-
-    def hang(errand: Errand) -> None:
-        over.wait(20)
-
-    with RelayLink(slack=0.1, tell=told.append) as link:
-        start = engine(link, hang)
-        link.exchange(b"request", set(SITES), lambda site, answer: None, 5.0, start, lambda gone: True)
-        assert len(told) == 1, "stopped, not lost"
+    with Engine(lambda errand: over.wait(20), slack=0.1) as engine:  # type: ignore[arg-type]
+        engine.stop = True
+        engine(b"request", SITES, lambda site, answer: None, 5.0)
+        assert len(engine.told) == 1, "stopped, not lost"
+        engine.stop = False
         with pytest.raises(DeploymentError):
-            link.exchange(b"request", set(SITES), lambda site, answer: None, 0.0, start)
+            engine(b"request", SITES, lambda site, answer: None, 0.0)
     over.set()

@@ -14,9 +14,8 @@ from ringfence.accounting.shuffled_sums import mixing_distance, shares_needed
 from ringfence.errors import AccountingError
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan, SiloTerms
-from tests.sealed_sums.shuffled_federation import schema_of, shuffle_of
+from ringfence.protocol import Plan, PublicKeys, SiloTerms
+from tests.shuffler.shuffled_federation import schema_of, shuffle_of
 from tests.support import restaged
 
 DEPLOYED = {"north": 500, "south": 800, "west": 300}

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import methodcaller
 from typing import Protocol
 
 import numpy as np
@@ -16,15 +17,12 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 from ringfence.accounting.correlation import coefficients, inverse_coefficients
-from ringfence.audit.adversary import REPEATS, STEADY, Observation, seen_together
-from ringfence.audit.game import LOCAL_SGD, GameRun
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import CLIP, CORRELATION, PERSON_ROWS, AuditQuestion
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import task
+from ringfence.evidence.audit.adversary import REPEATS, STEADY, Observation, silos_in_mean
+from ringfence.evidence.audit.game import LOCAL_SGD, GameRun
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.plans import CLIP, CORRELATION, PERSON_ROWS, AuditQuery
+from ringfence.protocol import FloatArray, Observer, Plan, ShufflerChannel
+from ringfence.protocol.plan.plan import task
 
 UNCLIPPED_AT_0, UNCLIPPED = 1 / CLIP, (1 - STEADY) / CLIP
 """How much longer than the clip a canary's gradient is: at weights 0, and at least, wherever the server asks."""
@@ -109,7 +107,7 @@ class Together:
 
 @dataclass(frozen=True)
 class Broken:
-    """The laws of both sums of squares of `fidelity`; none where the sabotage is not looked for there.
+    """The laws of both sums of squares of `noise_tests`; none where the sabotage is not looked for there.
 
     `is_quieter`: the sums are too small, else too large. `guessed` is the least probability with which a coin is
     guessed, where guesses are relied on.
@@ -121,13 +119,13 @@ class Broken:
     guessed: float | None = None
 
 
-def broken(name: str, question: AuditQuestion, sabotage: str, honest: GameRun) -> Broken:
+def broken(name: str, query: AuditQuery, sabotage: str, honest: GameRun) -> Broken:
     """Return what the named mechanism sends under the sabotage, given a run of a silo that is not broken."""
     if name == LOCAL_SGD:
         return _LAWS[sabotage](Simulated(honest.observations[0]))
     mechanism, correlation = MECHANISMS[name], CORRELATION if name in ("correlated", "person-sum") else 0.0
     found: list[Broken] = []
-    plans = [plan for plan in mechanism.plans(question) if mechanism.reads(plan)]
+    plans = [plan for plan in mechanism.plans(query) if mechanism.reads(plan)]
     for plan, seen in zip(plans, honest.observations, strict=True):
         numbers = Noisy(seen, plan, correlation) if seen.coins is None else Counted(seen, plan, mechanism.against)
         found.append(_LAWS[sabotage](numbers))
@@ -135,46 +133,18 @@ def broken(name: str, question: AuditQuestion, sabotage: str, honest: GameRun) -
     return replace(found[0], size=size, sums=sums)
 
 
-class Numbers(Protocol):
-    """Numbers that can be broken in all these ways."""
-
-    def less_noise(self, factor: float) -> Broken:
-        """Noise of so much of the planned deviation."""
-
-    def repeated(self) -> Broken:
-        """Every round answered `REPEATS` times, each time with fresh draws, and averaged."""
-
-    def unclipped(self) -> Broken:
-        """Gradients at full length."""
-
-    def drawn_twice(self) -> Broken:
-        """Batches drawn record by record, with replacement."""
-
-    def wrong_sensitivity(self) -> Broken:
-        """A plan with too little noise, which is drawn as planned: nothing to be seen in squares."""
-
-    def reused(self) -> Broken:
-        """One noise in all rounds."""
-
-    def kept_apart(self) -> Broken:
-        """The audited silo's shares, to be told from those of the others."""
-
-    def by_rows(self) -> Broken:
-        """A person counted as often as they have rows: by the coin, and alike in all rounds."""
-
-
-_LAWS: dict[str, Callable[[Numbers], Broken]] = {
-    "half-noise": lambda numbers: numbers.less_noise(0.5),
-    "root-half-noise": lambda numbers: numbers.less_noise(math.sqrt(0.5)),
-    "skip-clip": lambda numbers: numbers.unclipped(),
-    "repeat-round": lambda numbers: numbers.repeated(),
-    "with-replacement": lambda numbers: numbers.drawn_twice(),
-    "wrong-sensitivity": lambda numbers: numbers.wrong_sensitivity(),
-    "reuse-noise": lambda numbers: numbers.reused(),
-    "forget-peer": lambda numbers: numbers.wrong_sensitivity(),  # likewise the plan's fault
-    "keep-order": lambda numbers: numbers.kept_apart(),
-    "ignore-persons": lambda numbers: numbers.by_rows(),
-    "forget-tries": lambda numbers: numbers.wrong_sensitivity(),  # the ledger's fault: the noise is as planned
+_LAWS: dict[str, Callable[..., Broken]] = {
+    "half-noise": methodcaller("less_noise", 0.5),
+    "root-half-noise": methodcaller("less_noise", math.sqrt(0.5)),
+    "skip-clip": methodcaller("unclipped"),
+    "repeat-round": methodcaller("repeated"),
+    "with-replacement": methodcaller("drawn_twice"),
+    "wrong-sensitivity": methodcaller("wrong_sensitivity"),
+    "reuse-noise": methodcaller("reused"),
+    "forget-peer": methodcaller("wrong_sensitivity"),  # likewise the plan's fault
+    "keep-order": methodcaller("kept_apart"),
+    "ignore-persons": methodcaller("by_rows"),
+    "forget-tries": methodcaller("wrong_sensitivity"),  # the ledger's fault: the noise is as planned
 }
 
 
@@ -243,15 +213,14 @@ class Noisy:
         return Broken(found)
 
     def wrong_sensitivity(self) -> Broken:
+        """A plan with too little noise, which is drawn as planned: nothing to be seen in squares."""
         return Broken()
 
     def reused(self) -> Broken:
         return Broken(sums=self._sums(variance=float(len(self.seen.strength))))
 
-    def kept_apart(self) -> Broken:
-        raise NotImplementedError
-
     def by_rows(self) -> Broken:
+        """A person counted as often as they have rows: by the coin, and alike in all rounds."""
         found, number = Laws(), partial(_number, rate=self.seen.rate)
         columns, counts = np.unique(np.round(self.seen.strength, 12), axis=1, return_counts=True)
         for strength, canaries in zip(columns.T, counts, strict=True):
@@ -292,7 +261,7 @@ class Simulated:
         """
         trials, rate = self.seen.trials, self.seen.rate
         noise = CLIP / float(self.seen.strength[0, 0])  # of all steps together, before it is multiplied by η
-        step = STEADY / (trials * CLIP + 10 * noise)  # as `local` chooses it
+        step = STEADY / (trials * CLIP + 10 * noise)  # as `local_sgd` chooses it
         times, log_weights = _times(trials, rate)
         kept = (1 - step) ** times
         laws = [Gaussian(((1 - left) / step / noise) ** 2, left**2) for left in kept]
@@ -301,11 +270,6 @@ class Simulated:
     def wrong_sensitivity(self) -> Broken:
         """Half of the noise, here."""
         return self.less_noise(0.5)
-
-    def repeated(self) -> Broken:
-        raise NotImplementedError
-
-    drawn_twice = reused = kept_apart = by_rows = repeated
 
 
 @dataclass(frozen=True)
@@ -324,7 +288,7 @@ class Counted:
 
     @property
     def batches(self) -> list[int]:
-        return [terms.stages[0].batch for terms in seen_together(self.plan, self.against)]
+        return [terms.stages[0].batch for terms in silos_in_mean(self.plan, self.against)]
 
     @property
     def tossed(self) -> list[int]:
@@ -332,7 +296,7 @@ class Counted:
         return [batch * self.channel.coins for batch in self.batches]
 
     def rounding(self, height: int) -> int:
-        """Return how many silos round by a coin where the audited one's sum is so many clips long (`shuffled`)."""
+        """Return how many silos round by a coin where the audited one's sum is so many clips long (`adversary`)."""
         twice = [batch + (height if number == 0 else 0) for number, batch in enumerate(self.batches)]
         return sum(self.channel.levels * each % 2 for each in twice)
 

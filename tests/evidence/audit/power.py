@@ -1,18 +1,19 @@
 """How often the audit misses a broken silo: upper bounds on that probability, from exact distributions.
 
-An audit refutes a silo if one of two sums of squares is improbable under the plan (`fidelity`), or if more coins are
-guessed than the claim allows (`bound`). A silo broken in a known way gives numbers of a known law (`broken`), and
+An audit refutes a silo if one of two sums of squares is improbable under the plan (`noise_tests`), or if more coins are
+guessed than the claim allows (`lower_bound`). A silo broken in a known way gives numbers of a known law (`broken`), and
 Chernoff's bound on that law says how likely it is that a sum of squares stays where the audit accepts it, or that the
 guesses stay below what refutes a claim. Each is a bound on the miss rate, so the least of them is one.
 
 *Sums of squares.* What is accepted is an interval, whose ends `accepted` finds. With less noise the sums come to lie
 below it; without clipping, with records drawn twice and with noise that is reused, above. Numbers of different canaries
 are independent, or negatively associated by how records are drawn, and then the product of their moments is a bound on
-the moment of their sum (`fidelity`).
+the moment of their sum (`noise_tests`).
 
-*Guesses.* The capital falls short of what refutes (`bound.lower_mean`) only if every bettor's share of it does. One
-bettor's is a product over runs, and a run's score is the mean of k guesses, each right with probability p: independent,
-or negatively associated, which makes no moment of (1 − c + c·score/p₀)^(−t), a mixture of falling exponentials, larger.
+*Guesses.* The capital falls short of what refutes (`lower_bound.lower_bound_of_mean`) only if every bettor's share of
+it does. One bettor's is a product over runs, and a run's score is the mean of k guesses, each right with probability p:
+independent, or negatively associated, which makes no moment of (1 − c + c·score/p₀)^(−t), a mixture of falling
+exponentials, larger.
 """
 
 import math
@@ -24,34 +25,34 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from ringfence.audit.adversary import Observation
-from ringfence.audit.bound import STAKES
-from ringfence.audit.fidelity import Squares
-from ringfence.audit.game import FALSE_ALARM, LOCAL_SGD, AuditReport, GameRun, audit, play
-from ringfence.audit.local import play_local
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import AuditQuestion
-from ringfence.audit.sabotage import NONE
-from tests.audit.broken import Lattice, Laws, broken
+from ringfence.evidence.audit.adversary import Observation
+from ringfence.evidence.audit.game import FALSE_ALARM, LOCAL_SGD, AuditReport, GameRun, audit, play
+from ringfence.evidence.audit.local_sgd import play_local_sgd
+from ringfence.evidence.audit.lower_bound import STAKES
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.noise_tests import SumOfSquares
+from ringfence.evidence.audit.plans import AuditQuery
+from ringfence.evidence.audit.sabotage import NONE
+from tests.evidence.audit.broken import Lattice, Laws, broken
 
 MOST = 1e-6
 """How often a test may fail by chance, be it by a false alarm or by a miss."""
 
-SMALL = AuditQuestion(10.0, 1e-5, 32, 2)
+SMALL = AuditQuery(10.0, 1e-5, 32, 2)
 NOISY = replace(SMALL, epsilon=1.0)
 """So much noise that little else is in the squares."""
 
 
-def found_out(name: str, question: AuditQuestion, sabotage: str, runs: int) -> AuditReport:
+def found_out(name: str, query: AuditQuery, sabotage: str, runs: int) -> AuditReport:
     """Audit a broken silo, with runs enough that it is missed with probability 1e-6 at most."""
-    assert miss_rate(name, question, sabotage, runs) <= MOST
-    return audit(name, question, runs=runs, sabotage=sabotage)
+    assert miss_rate(name, query, sabotage, runs) <= MOST
+    return audit(name, query, runs=runs, sabotage=sabotage)
 
 
-def miss_rate(name: str, question: AuditQuestion, sabotage: str, runs: int, false_alarm: float = FALSE_ALARM) -> float:
+def miss_rate(name: str, query: AuditQuery, sabotage: str, runs: int, false_alarm: float = FALSE_ALARM) -> float:
     """Return a bound on the probability that so many runs do not refute a silo that is broken in the named way."""
-    honest, bounds = one_run(name, question), [1.0]
-    found = broken(name, question, sabotage, honest)
+    honest, bounds = one_run(name, query), [1.0]
+    found = broken(name, query, sabotage, honest)
     for planned, laws in zip(honest.squares(), (found.size, found.sums), strict=True):
         if laws:
             low, high = accepted(planned, runs, false_alarm)
@@ -60,15 +61,15 @@ def miss_rate(name: str, question: AuditQuestion, sabotage: str, runs: int, fals
     if found.guessed is not None:
         bounds.append(guesses_missed(found.guessed, exposed(honest), honest.claim.score, runs, false_alarm))
     elif not (found.size or found.sums):  # the plan itself is wrong, so that its guesses and its claim are
-        fooled = one_run(name, question, sabotage)
+        fooled = one_run(name, query, sabotage)
         bounds.append(guesses_missed(guessed(fooled), exposed(fooled), fooled.claim.score, runs, false_alarm))
     return min(bounds)
 
 
-def one_run(name: str, question: AuditQuestion, sabotage: str = NONE) -> GameRun:
+def one_run(name: str, query: AuditQuery, sabotage: str = NONE) -> GameRun:
     """Play a run: strengths and claim are the same in all of them."""
     local = name == LOCAL_SGD
-    [run] = play_local(question, 1, sabotage) if local else play(MECHANISMS[name], question, 1, sabotage)
+    [run] = play_local_sgd(query, 1, sabotage) if local else play(MECHANISMS[name], query, 1, sabotage)
     return run
 
 
@@ -79,13 +80,13 @@ def tail(laws: Laws, total: float, *, above: bool) -> float:
     return _least(lambda t: math.fsum(count * law.log_moment(t) for law, count in laws) - t * total, *ends)
 
 
-def accepted(planned: Squares, runs: int, false_alarm: float) -> tuple[float, float]:
+def accepted(planned: SumOfSquares, runs: int, false_alarm: float) -> tuple[float, float]:
     """Return the least and the largest sum over so many runs that refute nothing: of two sums, with two sides each."""
     mean = runs * planned.total / planned.ratio()
     expected = tuple((number, runs * count) for number, count in planned.expected)
 
     def excess(share: float) -> float:
-        return math.log(max(Squares(share * mean, expected).improbability(), 1e-300) / (false_alarm / 4))
+        return math.log(max(SumOfSquares(share * mean, expected).p_value(), 1e-300) / (false_alarm / 4))
 
     low = float(brentq(excess, 1e-9, 1.0, xtol=1e-9)) if excess(1e-9) < 0 else 0.0
     far = 2.0
@@ -105,7 +106,9 @@ def guesses_missed(p: float, canaries: int, allowed: float, runs: int, false_ala
     log_mass, target = binom.logpmf(right, canaries, p), math.log(len(STAKES) / false_alarm)
 
     def missed(stake: float) -> float:
-        gain = np.log1p(stake * (right / canaries / (allowed + 1e-8) - 1))  # 1e-8: more than `lower_mean` rounds down
+        gain = np.log1p(
+            stake * (right / canaries / (allowed + 1e-8) - 1)
+        )  # 1e-8: more than `lower_bound_of_mean` rounds down
         return _least(lambda t: t * target + runs * float(logsumexp(log_mass - t * gain)), 0.0, 200.0)
 
     return min(missed(float(stake)) for stake in STAKES)

@@ -7,29 +7,24 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from ringfence.audit.adversary import (
-    Observation,
-    interrogate,
-    look_at,
-    partition,
-)
-from ringfence.audit.game import play
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import SILO, AuditQuestion
 from ringfence.errors import MessageError, TrainingError
-from ringfence.protocol.messages import RoundRequest
-from ringfence.silo import sampling
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
+from ringfence.evidence.audit.adversary import Observation, ask_all_rounds, mean_answer_reader, partition
+from ringfence.evidence.audit.game import play
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.plans import SILO, AuditQuery
+from ringfence.protocol import RoundRequest
+from ringfence.silo.gate import sampling
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
 from tests.hostile_server import forged_request, hostile_bodies, hostile_weights
 from tests.support import refusal
 
-QUESTION = AuditQuestion(3.0, 1e-5, 32, 4)
+QUERY = AuditQuery(3.0, 1e-5, 32, 4)
 
 
 def test_the_server_computes_the_same_public_partition_as_the_silo() -> None:
-    [plan] = MECHANISMS["one-pass"].plans(QUESTION)
+    [plan] = MECHANISMS["one-pass"].plans(QUERY)
     assert partition(plan, SILO, 32) == sampling._partition(plan.digest(), SILO, 32).tolist()
 
 
@@ -57,7 +52,7 @@ def test_what_the_server_expects_of_a_canary_is_what_the_ledger_charges_for(name
 
     Except where the plan's bound is not reached by any pair (counts), or holds for sampled records.
     """
-    [run] = play(MECHANISMS[name], QUESTION, 1)
+    [run] = play(MECHANISMS[name], QUERY, 1)
     power = max(np.sum([seen.power() for seen in run.observations], axis=0))
     if name in ("fixed", "poisson", "several-plans", "person-rows"):
         assert 0 < 2 * math.sqrt(power) < run.claim.epsilon
@@ -73,7 +68,7 @@ def test_what_the_server_expects_of_a_canary_is_what_the_ledger_charges_for(name
 
 
 def test_an_honest_gate_refuses_every_hostile_request_and_charges_for_none(tmp_path: Path) -> None:
-    [plan] = MECHANISMS["full"].plans(QUESTION)
+    [plan] = MECHANISMS["full"].plans(QUERY)
     records = MECHANISMS["full"].records(plan, np.ones(32))
     with Ledger.create(tmp_path / "ledger", silo=SILO, budget=Budget(3.0, 1e-5)) as ledger:
         gate = Gate(records, ledger)
@@ -87,9 +82,9 @@ def test_an_honest_gate_refuses_every_hostile_request_and_charges_for_none(tmp_p
 
 
 def test_a_refused_round_ends_the_audit_with_the_reason(tmp_path: Path) -> None:
-    [plan] = MECHANISMS["full"].plans(QUESTION)
+    [plan] = MECHANISMS["full"].plans(QUERY)
     records = MECHANISMS["full"].records(plan, np.ones(32))
     with Ledger.create(tmp_path / "ledger", silo=SILO, budget=Budget(3.0, 1e-5)) as ledger:
         gate = Gate(records, ledger)  # the plan was never approved
         with pytest.raises(TrainingError, match="not approved"):
-            interrogate(look_at(plan, [gate]), plan, lambda stage: np.zeros(plan.dimension))
+            ask_all_rounds(mean_answer_reader(plan, [gate]), plan, lambda stage: np.zeros(plan.dimension))

@@ -8,23 +8,23 @@ its sampling or its sensitivity makes one of the first tests fail. They take min
 
 import pytest
 
-from ringfence.audit.game import LOCAL_SGD, audit
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import AuditQuestion
-from tests.audit.power import MOST, NOISY, SMALL, found_out
+from ringfence.evidence.audit.game import LOCAL_SGD, audit
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.plans import AuditQuery
+from tests.evidence.audit.power import MOST, NOISY, SMALL, found_out
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_an_honest_silo_keeps_its_claim(name: str) -> None:
     """A survey has one canary, and so one number, in every run: it gets more of them, and noise that prevails."""
     alone = MECHANISMS[name].canaries(SMALL) == 1
-    question, runs = (NOISY, 200) if alone else (SMALL, 6 if MECHANISMS[name].runs else 40)
-    report = audit(name, question, runs=runs, false_alarm=MOST / 2)
+    query, runs = (NOISY, 200) if alone else (SMALL, 6 if MECHANISMS[name].runs else 40)
+    report = audit(name, query, runs=runs, false_alarm=MOST / 2)
     assert list(report.findings()) == []
     assert not report.refuted
     if MECHANISMS[name].runs is None:  # else coins are whole numbers
-        assert report.epsilon_claimed == pytest.approx(question.epsilon, rel=1e-4)
-    assert report.epsilon_claimed <= question.epsilon or name in ("shuffled-alone", "person-mean")
+        assert report.epsilon_claimed == pytest.approx(query.epsilon, rel=1e-4)
+    assert report.epsilon_claimed <= query.epsilon or name in ("shuffled-alone", "person-mean")
     assert report.epsilon_lower < report.epsilon_claimed
 
 
@@ -48,12 +48,12 @@ def test_half_of_the_noise_is_noticed_in_every_mechanism(name: str) -> None:
 )
 def test_every_sabotage_of_counts_is_refuted(mode: str, epsilon: float, rounds: int, runs: int) -> None:
     """By squares, of which few runs have enough. The guesses need more runs: see `make audit`."""
-    assert found_out("shuffled-alone", AuditQuestion(epsilon, 1e-5, 32, rounds), mode, runs).noise_refutes
+    assert found_out("shuffled-alone", AuditQuery(epsilon, 1e-5, 32, rounds), mode, runs).noise_refutes
 
 
 def test_shares_that_keep_their_order_are_refuted() -> None:
     """The peer takes its own off the pile; whatever comes first in the rest is the audited silo's."""
-    assert found_out("shuffled-peer", AuditQuestion(1.0, 1e-5, 32, 2), "keep-order", 16).noise_refutes
+    assert found_out("shuffled-peer", AuditQuery(1.0, 1e-5, 32, 2), "keep-order", 16).noise_refutes
 
 
 def test_candidates_that_are_not_charged_are_refuted_by_the_attack_itself() -> None:
@@ -61,14 +61,14 @@ def test_candidates_that_are_not_charged_are_refuted_by_the_attack_itself() -> N
 
     Misses, by guesses, are 1e-6 at most (`found_out`).
     """
-    report = found_out("choice", AuditQuestion(10.0, 1e-5, 48, 6), "forget-tries", 160)
+    report = found_out("choice", AuditQuery(10.0, 1e-5, 48, 6), "forget-tries", 160)
     assert report.game_refutes
     assert report.epsilon_lower > report.epsilon_claimed
     assert report.epsilon_claimed < 6
 
 
 def test_noise_that_one_candidate_reuses_is_refuted() -> None:
-    assert found_out("choice", AuditQuestion(10.0, 1e-5, 48, 6), "reuse-noise", 20).noise_refutes
+    assert found_out("choice", AuditQuery(10.0, 1e-5, 48, 6), "reuse-noise", 20).noise_refutes
 
 
 def test_local_sgd_is_audited_in_the_simulator() -> None:

@@ -8,7 +8,12 @@ from scipy.stats import binom, norm
 
 from ringfence.accounting.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
 from ringfence.accounting.profiles import gaussian_epsilon
-from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
+from ringfence.evidence.audit.lower_bound import (
+    Claim,
+    epsilon_of_score,
+    epsilon_without_assumptions,
+    lower_bound_of_mean,
+)
 
 DELTA = 1e-5
 CLAIMS = [
@@ -29,7 +34,7 @@ def coins(right: int, runs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]
 def test_the_bound_is_wrong_no_more_often_than_it_says(p: float, alpha: float) -> None:
     """Exactly: over all outcomes of sixty tosses of a coin of mean p."""
     runs = 60
-    too_high = [lower_mean(coins(right, runs), 1 - alpha) > p for right in range(runs + 1)]
+    too_high = [lower_bound_of_mean(coins(right, runs), 1 - alpha) > p for right in range(runs + 1)]
     assert binom.pmf(np.arange(runs + 1), runs, p) @ np.array(too_high) <= alpha
 
 
@@ -41,21 +46,21 @@ def test_rare_failures_are_allowed_for_though_none_was_seen(alpha: float) -> Non
         mean = 0.7 * (1 - rare)
         none_seen = (1 - rare) ** runs
         if none_seen > alpha:
-            assert lower_mean(np.full(runs, 0.7), 1 - alpha) <= mean
+            assert lower_bound_of_mean(np.full(runs, 0.7), 1 - alpha) <= mean
 
 
 def test_more_runs_and_steadier_scores_bring_the_bound_closer() -> None:
-    few, many = lower_mean(np.full(300, 0.64), 1 - 1e-6), lower_mean(np.full(3000, 0.64), 1 - 1e-6)
-    spread = lower_mean(0.64 + 0.3 * np.resize([1.0, -1.0], 3000), 1 - 1e-6)
+    few, many = lower_bound_of_mean(np.full(300, 0.64), 1 - 1e-6), lower_bound_of_mean(np.full(3000, 0.64), 1 - 1e-6)
+    spread = lower_bound_of_mean(0.64 + 0.3 * np.resize([1.0, -1.0], 3000), 1 - 1e-6)
     assert few < many < 0.64
     assert spread < many
     assert many > 0.63
 
 
 def test_no_scores_or_none_above_zero_say_nothing() -> None:
-    assert lower_mean(np.array([]), 0.95) == 0.0
-    assert lower_mean(np.zeros(10), 0.95) == 0.0
-    assert lower_mean(np.array([1.0]), 1 - 1e-12) == 0.0
+    assert lower_bound_of_mean(np.array([]), 0.95) == 0.0
+    assert lower_bound_of_mean(np.zeros(10), 0.95) == 0.0
+    assert lower_bound_of_mean(np.array([1.0]), 1 - 1e-12) == 0.0
 
 
 @pytest.mark.parametrize("events", CLAIMS)
@@ -91,6 +96,6 @@ def test_scores_that_show_nothing_and_scores_that_no_noise_explains() -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_without_assumptions_the_bound_is_the_epsilon_that_just_allows_the_score(epsilon: float) -> None:
     allowed = (math.exp(epsilon) + DELTA) / (1 + math.exp(epsilon))
-    assert assumption_free(allowed, DELTA) == pytest.approx(epsilon, rel=1e-6)
-    assert assumption_free(0.5, DELTA) == 0.0
-    assert assumption_free(1.0, DELTA) == math.inf
+    assert epsilon_without_assumptions(allowed, DELTA) == pytest.approx(epsilon, rel=1e-6)
+    assert epsilon_without_assumptions(0.5, DELTA) == 0.0
+    assert epsilon_without_assumptions(1.0, DELTA) == math.inf

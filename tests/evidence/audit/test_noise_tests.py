@@ -8,14 +8,15 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, chi2, ncx2, norm
 
-from ringfence.audit.fidelity import Expected, Squares, improbability, squares_of
+from ringfence.evidence.audit.noise_tests import PlannedNumber, SumOfSquares, p_value, sum_of_squares
 
 
 @pytest.mark.parametrize("t", [-3.0, -0.2, 0.1, 0.4])
 @pytest.mark.parametrize(
-    "expected", [Expected(0.0), Expected(0.7), Expected(0.7, trials=3), Expected(0.5, trials=4, rate=0.3)]
+    "expected",
+    [PlannedNumber(0.0), PlannedNumber(0.7), PlannedNumber(0.7, trials=3), PlannedNumber(0.5, trials=4, rate=0.3)],
 )
-def test_a_log_moment_is_the_integral_that_it_stands_for(expected: Expected, t: float) -> None:
+def test_a_log_moment_is_the_integral_that_it_stands_for(expected: PlannedNumber, t: float) -> None:
     total = 0.0
     for times in range(expected.trials + 1):
         weight = binom.pmf(times, expected.trials, expected.rate)
@@ -34,12 +35,14 @@ def test_a_log_moment_of_coins_is_the_sum_over_all_ways_they_fall(strength: floa
     total = 0.0
     for coins in itertools.product((-0.5, 0.5), repeat=9):
         total += math.exp(t * (strength + sum(coins) / (math.sqrt(9) / 2)) ** 2) / 2**9
-    assert Expected(strength, coins=9).log_moment(t) == pytest.approx(math.log(total), abs=1e-12)
+    assert PlannedNumber(strength, coins=9).log_moment(t) == pytest.approx(math.log(total), abs=1e-12)
 
 
 def test_many_coins_are_nearly_gaussian_noise() -> None:
     for t in (-1.0, 0.2):
-        assert Expected(0.5, coins=10**6).log_moment(t) == pytest.approx(Expected(0.5).log_moment(t), abs=1e-5)
+        assert PlannedNumber(0.5, coins=10**6).log_moment(t) == pytest.approx(
+            PlannedNumber(0.5).log_moment(t), abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("heads", [20, 26, 40, 60, 74, 80])
@@ -48,7 +51,7 @@ def test_the_bound_is_never_below_the_exact_tail_of_coins(heads: int) -> None:
     away = abs(heads - 50)
     square = (away / 5) ** 2
     exact = 2 * binom.cdf(50 - away, 100, 0.5)
-    assert exact <= Squares(square, ((Expected(0.0, coins=100), 1),)).improbability()
+    assert exact <= SumOfSquares(square, ((PlannedNumber(0.0, coins=100), 1),)).p_value()
 
 
 @pytest.mark.parametrize("count", [5, 200, 20_000])
@@ -60,7 +63,7 @@ def test_the_bound_is_never_below_the_exact_tail(count: int, deviations: float, 
     if total <= 0:
         return
     exact = law.sf(total) if deviations > 0 else law.cdf(total)
-    found = Squares(total, ((Expected(strength), count),)).improbability()
+    found = SumOfSquares(total, ((PlannedNumber(strength), count),)).p_value()
     assert exact <= found <= max(60 * exact, 1e-300)
 
 
@@ -78,18 +81,18 @@ def test_batches_of_a_fixed_size_are_bounded_by_independent_ones(scale: float) -
 def test_noise_of_nine_tenths_and_of_eleven_tenths_is_noticed_in_ten_thousand_numbers() -> None:
     """The numbers are fixed: normal quantiles, so that nothing here is left to chance."""
     numbers = norm.ppf((np.arange(10_000) + 0.5) / 10_000)
-    planned = squares_of(numbers, np.zeros(10_000), 1, 1.0)
-    assert improbability([planned, planned]) == 1.0
+    planned = sum_of_squares(numbers, np.zeros(10_000), 1, 1.0)
+    assert p_value([planned, planned]) == 1.0
     for factor in (0.9, 1.1):
-        other = squares_of(factor * numbers, np.zeros(10_000), 1, 1.0)
+        other = sum_of_squares(factor * numbers, np.zeros(10_000), 1, 1.0)
         assert other.ratio() == pytest.approx(factor**2, rel=1e-3)
-        assert improbability([planned, other]) < 1e-20
+        assert p_value([planned, other]) < 1e-20
 
 
 def test_sums_add_up() -> None:
     strength = np.array([0.3, 0.3, 0.5])
-    one = squares_of(np.array([1.0, -1.0, 2.0]), strength, 1, 1.0)
+    one = sum_of_squares(np.array([1.0, -1.0, 2.0]), strength, 1, 1.0)
     both = one + one
     assert both.total == 12.0
-    assert dict(both.expected) == {Expected(0.3): 4, Expected(0.5): 2}
+    assert dict(both.expected) == {PlannedNumber(0.3): 4, PlannedNumber(0.5): 2}
     assert both.ratio() == pytest.approx(12 / (6 + 4 * 0.09 + 2 * 0.25))

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, ncx2
 
-from ringfence.audit.bound import lower_mean
-from ringfence.audit.fidelity import Expected, Squares, improbability
-from ringfence.audit.game import default_rounds, play
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import AuditQuestion
-from tests.audit.broken import Drawn, Gaussian, Lattice, broken
-from tests.audit.power import MOST, accepted, exposed, guessed, guesses_missed, one_run, tail
+from ringfence.evidence.audit.game import default_rounds, play
+from ringfence.evidence.audit.lower_bound import lower_bound_of_mean
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.noise_tests import PlannedNumber, SumOfSquares, p_value
+from ringfence.evidence.audit.plans import AuditQuery
+from tests.evidence.audit.broken import Drawn, Gaussian, Lattice, broken
+from tests.evidence.audit.power import MOST, accepted, exposed, guessed, guesses_missed, one_run, tail
 
 
 @pytest.mark.parametrize("above", [True, False])
@@ -39,13 +39,13 @@ def test_a_tail_of_coins_and_of_draws_is_never_below_the_exact_one(total: float)
 
 
 def test_what_is_accepted_ends_where_sums_refute() -> None:
-    expected, runs = ((Expected(0.3), 40), (Expected(0.0), 24)), 5
-    planned = Squares(64 + 40 * 0.09, expected)
+    expected, runs = ((PlannedNumber(0.3), 40), (PlannedNumber(0.0), 24)), 5
+    planned = SumOfSquares(64 + 40 * 0.09, expected)
     low, high = accepted(planned, runs, MOST)
     many = tuple((number, runs * count) for number, count in expected)
-    usual = Squares(runs * planned.total, many)
+    usual = SumOfSquares(runs * planned.total, many)
     for total, refutes in ((0.999 * low, True), (1.001 * low, False), (0.999 * high, False), (1.001 * high, True)):
-        assert (improbability([usual, Squares(total, many)]) < MOST) == refutes
+        assert (p_value([usual, SumOfSquares(total, many)]) < MOST) == refutes
 
 
 @pytest.mark.parametrize(("p", "allowed", "runs"), [(0.8, 0.6, 150), (0.8, 0.6, 400), (0.95, 0.7, 100)])
@@ -53,7 +53,7 @@ def test_guesses_are_missed_no_more_often_than_is_said(p: float, allowed: float,
     """Exactly: over all numbers of right guesses of one canary in every run."""
     right = np.arange(runs + 1)
     scores = [np.concatenate([np.ones(count), np.zeros(runs - count)]) for count in right]
-    missed = np.array([lower_mean(score, 1 - MOST) <= allowed for score in scores])
+    missed = np.array([lower_bound_of_mean(score, 1 - MOST) <= allowed for score in scores])
     exact = float(binom.pmf(right, runs, p) @ missed)
     assert exact <= guesses_missed(p, 1, allowed, runs, MOST) <= max(1e3 * exact, 1e-300)
 
@@ -78,9 +78,9 @@ def test_guesses_are_missed_no_more_often_than_is_said(p: float, allowed: float,
 )
 def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int, runs: int) -> None:
     """Fails by chance with probability 1e-6 at most: two sums, with two sides each, by Chernoff's bound on the law."""
-    question = AuditQuestion(10.0, 1e-5, 32, rounds)
-    found = broken(name, question, mode, one_run(name, question))
-    size, sums = zip(*(run.squares() for run in play(MECHANISMS[name], question, runs, mode)), strict=True)
+    query = AuditQuery(10.0, 1e-5, 32, rounds)
+    found = broken(name, query, mode, one_run(name, query))
+    size, sums = zip(*(run.squares() for run in play(MECHANISMS[name], query, runs, mode)), strict=True)
     for laws, squares in ((found.size, size), (found.sums, sums)):
         total = sum(each.total for each in squares)
         for above in (True, False):
@@ -92,8 +92,8 @@ def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int
 )
 def test_coins_are_guessed_as_often_as_is_said(name: str, runs: int) -> None:
     """Fails by chance with probability 1e-6 at most: right guesses are binomial, and there are two sides."""
-    question, runs = AuditQuestion(10.0, 1e-5, 32, default_rounds(name)), 4 if MECHANISMS[name].runs else 12
-    played = list(play(MECHANISMS[name], question, runs, "wrong-sensitivity"))
+    query, runs = AuditQuery(10.0, 1e-5, 32, default_rounds(name)), 4 if MECHANISMS[name].runs else 12
+    played = list(play(MECHANISMS[name], query, runs, "wrong-sensitivity"))
     total, p = runs * exposed(played[0]), guessed(played[0])
     right = round(sum(run.score() for run in played) / runs * total)
     assert binom.cdf(right, total, p) > MOST / 2

@@ -10,22 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence.dossier.evidence import Inputs
-from ringfence.dossier.signing import make_key
-from ringfence.model import Model
+from ringfence.evidence.dossier.evidence import Inputs
+from ringfence.evidence.dossier.signing import make_key
+from ringfence.model.model import Model
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import load_schema
-from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.protocol import Plan, RoundRequest, load_schema
 from ringfence.server.conduct import conduct, rounds_answered
-from ringfence.server.questions.evaluation import reported
-from ringfence.silo.budget import Budget
-from ringfence.silo.certificate import export
-from ringfence.silo.decisions import approve_plan
+from ringfence.server.queries.evaluation import evaluation_of_run
+from ringfence.shuffler.sealing import verifying_key
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.gate import Gate
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.certificate import export
+from ringfence.silo.operator.decisions import approve_plan
 from tests.silo.agents import SCHEMA
 
 HOSTILE = "<img src=x onerror=alert(1)>&amp;"
@@ -117,7 +115,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     for name, silo in silos.items():
         export(silo, made.certificate(name))
     answered = rounds_answered(plan, trained.history)
-    Model.of(plan, trained.weights, answered, evaluation=reported(plan, trained.findings)).save(made.model)
+    Model.of(plan, trained.weights, answered, evaluation=evaluation_of_run(plan, trained.findings)).save(made.model)
     (folder / "audit.json").write_text(json.dumps(AUDIT))
     make_key(made.signing_key)
     return made

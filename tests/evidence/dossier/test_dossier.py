@@ -11,24 +11,23 @@ from typing import Any
 
 import pytest
 
-from ringfence.dossier.evidence import Inputs, gather, read_audit, read_evaluation
-from ringfence.dossier.page import dossier_page
-from ringfence.dossier.printing import print_page
-from ringfence.dossier.signing import make_key, read_signature, sign, signature_path, verify_dossier
-from ringfence.dossier.writing import NO_BROWSER, Written, write_dossier
 from ringfence.errors import CertificateError, MessageError, OutputError, PlanError
-from ringfence.model import Model
+from ringfence.evidence.dossier.evidence import Inputs, gather_evidence, read_audit, read_evaluation
+from ringfence.evidence.dossier.page import dossier_page
+from ringfence.evidence.dossier.signing import make_key, read_signature, sign, signature_path, verify_dossier
+from ringfence.evidence.dossier.writing import NO_BROWSER, WrittenDossier, print_page, write_dossier
+from ringfence.model.model import Model
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.certificate import read_certificate
-from ringfence.sealed_sums.sealing import verifying_key
-from ringfence.storage.private_files import read_key
+from ringfence.protocol import read_certificate
+from ringfence.shuffler.sealing import verifying_key
+from ringfence.storage.files import read_key
 from tests.browser import chromium
-from tests.dossier.conftest import AUDIT, HOSTILE, NOTE, RECORDS, Run
+from tests.evidence.dossier.conftest import AUDIT, HOSTILE, NOTE, RECORDS, Run
 
 CERTIFICATES = [
     path
-    for path in sorted((Path(__file__).parents[1] / "golden").glob("v*/certificates/*.json"))
+    for path in sorted((Path(__file__).parents[2] / "golden").glob("v*/certificates/*.json"))
     if b'"approved"' in path.read_bytes() or b'\\"approved\\"' in path.read_bytes()
 ]
 """Those of ledgers with a plan."""
@@ -41,16 +40,16 @@ def text_of(page: str) -> str:
 
 
 def page_of(inputs: Inputs) -> str:
-    return dossier_page(gather(inputs), "0" * 64).html()
+    return dossier_page(gather_evidence(inputs), "0" * 64).html()
 
 
 @pytest.fixture
-def written(run: Run, tmp_path: Path) -> Written:
+def written(run: Run, tmp_path: Path) -> WrittenDossier:
     return write_dossier(run.everything(), run.signing_key, tmp_path / "dossier.html", with_pdf=False)
 
 
 def test_it_says_who_approved_what_when_under_which_guarantee_and_what_was_tested(run: Run) -> None:
-    evidence = gather(run.everything())
+    evidence = gather_evidence(run.everything())
     page = text_of(page_of(run.everything()))
     for heading in (
         "What is missing", "1. Description of the processing", "2. Necessity and proportionality",
@@ -83,7 +82,7 @@ def test_it_says_who_approved_what_when_under_which_guarantee_and_what_was_teste
 
 
 def test_the_exact_bet_stands_beside_the_bound_and_is_no_worse(run: Run) -> None:
-    evidence = gather(run.everything())
+    evidence = gather_evidence(run.everything())
     page = text_of(page_of(run.everything()))
     for silo in evidence.silos:
         exact = evidence.exact(silo, "anyone")
@@ -92,12 +91,12 @@ def test_the_exact_bet_stands_beside_the_bound_and_is_no_worse(run: Run) -> None
 
 
 def test_what_is_missing_is_named(run: Run) -> None:
-    whole = list(gather(run.everything()).missing())
+    whole = list(gather_evidence(run.everything()).missing())
     assert [line[:31] for line in whole] == ["The model carries no statement,"]
     bare = propose_for(PlanRequest(epsilon=1.0, rounds=3), run.plan.data, dict.fromkeys(run.silos, RECORDS)).plan
     path = run.folder / "bare.json"
     path.write_bytes(bare.content)
-    missing = "\n".join(gather(Inputs(plan=path)).missing())
+    missing = "\n".join(gather_evidence(Inputs(plan=path)).missing())
     for words in (
         "names no purpose", "names no controller", "names no contact", "No certificate from silo 'clinic'",
         "No model was given", "No audit was given", "No evaluation was given",
@@ -111,7 +110,7 @@ def test_what_is_missing_is_named(run: Run) -> None:
 
 def test_of_a_silo_without_a_certificate_nothing_is_said_to_be_verified(run: Run) -> None:
     inputs = replace(run.everything(), certificates=[run.certificate("clinic")], keys={})
-    missing = "\n".join(gather(inputs).missing())
+    missing = "\n".join(gather_evidence(inputs).missing())
     assert "The key of silo 'clinic' was not confirmed independently" in missing
     assert "No certificate from silo '<img" in missing
     assert "Not every silo's certificate shows the evaluation's plan" in missing
@@ -145,18 +144,18 @@ def test_documents_that_are_not_of_one_plan_are_refused(run: Run) -> None:
         return path
 
     with pytest.raises(PlanError, match="The model was trained by plan"):
-        gather(replace(run.everything(), plan=other(*run.silos)))
+        gather_evidence(replace(run.everything(), plan=other(*run.silos)))
     with pytest.raises(CertificateError, match="does not show plan"):
-        gather(Inputs(plan=other(*run.silos), certificates=[run.certificate("clinic")]))
+        gather_evidence(Inputs(plan=other(*run.silos), certificates=[run.certificate("clinic")]))
     with pytest.raises(CertificateError, match="takes no part in plan"):
-        gather(Inputs(plan=other("north"), certificates=[run.certificate("clinic")]))
+        gather_evidence(Inputs(plan=other("north"), certificates=[run.certificate("clinic")]))
     with pytest.raises(PlanError, match="A dossier needs a plan"):
-        gather(Inputs(certificates=[run.certificate("clinic")]))
+        gather_evidence(Inputs(certificates=[run.certificate("clinic")]))
     (run.folder / "again").mkdir()
     again = run.folder / "again" / "clinic.json"
     again.write_bytes(run.certificate("clinic").read_bytes())
     with pytest.raises(CertificateError, match="Two of the certificates are from the same silo"):
-        gather(replace(run.everything(), certificates=[run.certificate("clinic"), again], keys={}))
+        gather_evidence(replace(run.everything(), certificates=[run.certificate("clinic"), again], keys={}))
 
 
 @pytest.mark.parametrize("certificate", CERTIFICATES, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
@@ -164,7 +163,7 @@ def test_certificates_of_every_version_make_dossiers_of_their_plans(certificate:
     plan = [entry.plan for entry in read_certificate(certificate.read_bytes()).certificate.entries if entry.plan][-1]
     path = tmp_path / "plan.json"
     path.write_bytes(plan.content)
-    evidence = gather(Inputs(plan=path, certificates=[certificate]))
+    evidence = gather_evidence(Inputs(plan=path, certificates=[certificate]))
     page = text_of(page_of(Inputs(plan=path, certificates=[certificate])))
     (found,) = evidence.certified.values()
     for total in found.found.guarantee:
@@ -179,7 +178,7 @@ def test_what_others_wrote_stays_text(run: Run) -> None:
     assert "<script" not in page
 
 
-def test_the_signature_covers_the_page_and_its_sources(run: Run, written: Written) -> None:
+def test_the_signature_covers_the_page_and_its_sources(run: Run, written: WrittenDossier) -> None:
     key = verifying_key(read_key(run.signing_key, OutputError))
     signed = verify_dossier([written.page], written.signature, key=key)
     assert signed.plan == run.plan.digest()
@@ -192,7 +191,7 @@ def test_the_signature_covers_the_page_and_its_sources(run: Run, written: Writte
         verify_dossier([written.page], written.signature)
 
 
-def test_a_byte_changed_anywhere_in_the_signature_shows(written: Written) -> None:
+def test_a_byte_changed_anywhere_in_the_signature_shows(written: WrittenDossier) -> None:
     content = written.signature.read_bytes()
     read_signature(content)
     for place in range(0, len(content) - 1, 7):
@@ -201,7 +200,7 @@ def test_a_byte_changed_anywhere_in_the_signature_shows(written: Written) -> Non
             read_signature(other)
 
 
-def test_a_signature_by_another_key_is_not_this_one_s(written: Written, tmp_path: Path) -> None:
+def test_a_signature_by_another_key_is_not_this_one_s(written: WrittenDossier, tmp_path: Path) -> None:
     make_key(tmp_path / "other.key")
     other = sign("0" * 64, [written.page], {}, read_key(tmp_path / "other.key", OutputError))
     mine, theirs = json.loads(written.signature.read_bytes()), json.loads(other)
@@ -210,7 +209,7 @@ def test_a_signature_by_another_key_is_not_this_one_s(written: Written, tmp_path
 
 
 def test_a_dossier_that_an_earlier_version_signed_is_still_what_was_signed() -> None:
-    golden = Path(__file__).parents[1] / "golden" / "v0_3_0"
+    golden = Path(__file__).parents[2] / "golden" / "v1_0_0"
     signed = verify_dossier([golden / "dossiers" / "dossier.html"], golden / "dossiers" / "dossier.signature.json")
     certificate = (golden / "certificates" / "surveyed-north.json").read_bytes()
     assert signed.sources["surveyed-north.json"] == hashlib.sha256(certificate).hexdigest()
@@ -246,7 +245,7 @@ def test_a_browser_prints_it_and_the_signature_covers_the_print(run: Run, tmp_pa
         verify_dossier([made.pdf], made.signature)
 
 
-def test_a_browser_that_fails_says_what_to_do_instead(written: Written) -> None:
+def test_a_browser_that_fails_says_what_to_do_instead(written: WrittenDossier) -> None:
     with pytest.raises(OutputError, match=r"print it to .*--no-pdf"):
         print_page(written.page, written.page.with_suffix(".pdf"), "/bin/false")
 
@@ -277,12 +276,12 @@ def test_a_later_evaluation_is_taken_with_the_plan_it_was_asked_by(run: Run, tmp
     told = {"plan": run.plan.digest(), "evaluation": evaluation.model_dump(mode="json")}
     path = tmp_path / "report.json"
     path.write_text(json.dumps(told))
-    found = gather(replace(run.everything(), model=None, plan=_plan_file(run), evaluation=path)).evaluation
+    found = gather_evidence(replace(run.everything(), model=None, plan=_plan_file(run), evaluation=path)).evaluation
     assert found is not None
     assert found.report == evaluation
     assert set(found.shown_by) == set(run.silos)
     path.write_text(json.dumps({**told, "plan": "0" * 64}))
-    missing = gather(replace(run.everything(), evaluation=path)).missing()
+    missing = gather_evidence(replace(run.everything(), evaluation=path)).missing()
     assert any("the evaluation's plan" in line for line in missing)
     with pytest.raises(MessageError, match="no private evaluation"):
         read_evaluation(b'{"evaluation": null, "plan": ""}')
@@ -298,6 +297,6 @@ def test_files_that_cannot_be_told_apart_or_are_no_pages_are_refused(run: Run, t
     twice = tmp_path / run.model.name
     twice.write_bytes(run.plan.content)
     with pytest.raises(PlanError, match=r"Two of the dossier's files are called model\.json"):
-        gather(replace(run.everything(), plan=twice))
+        gather_evidence(replace(run.everything(), plan=twice))
     with pytest.raises(OutputError, match=r"ends in \.html"):
         write_dossier(run.everything(), run.signing_key, tmp_path / "dossier.pdf")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ringfence.dossier.writing import write_dossier
+from ringfence.evidence.dossier.writing import write_dossier
 from tests.browser import Window
-from tests.dossier.conftest import HOSTILE, Run
+from tests.evidence.dossier.conftest import HOSTILE, Run
 
 
 def test_a_dossier_loads_and_runs_nothing_and_has_no_fault_for_phones_dark_screens_and_screen_readers(

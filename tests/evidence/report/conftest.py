@@ -9,28 +9,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence import workflow
-from ringfence.planning.one_question import make_survey
-from ringfence.planning.propose import make_plan
+from ringfence.evidence.report.audit_report import audit_report
+from ringfence.evidence.report.page import ReportPage
+from ringfence.evidence.report.run_report import run_report, run_report_page
+from ringfence.evidence.report.statistics_report import statistics_report
+from ringfence.evidence.report.training_report import train_report
+from ringfence.federation import workflow
+from ringfence.federation.requests import AskRequest, TrainRequest
+from ringfence.federation.tracking import Recorder
+from ringfence.planning.propose import make_plan, propose_other_budgets
+from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.questions import Statistics
-from ringfence.protocol.schema import Schema, load_columns, without_target
-from ringfence.report.audited import audit_report
-from ringfence.report.conducted import conducted_report, report
-from ringfence.report.page import ReportPage
-from ringfence.report.statistics import statistics_report
-from ringfence.report.trained import train_report
+from ringfence.protocol import RoundRequest, Schema, Statistics, load_columns
+from ringfence.protocol.schema.schema import without_target
 from ringfence.research.page import write_single_page
 from ringfence.server.conduct import conduct
-from ringfence.server.questions.statistics import tables
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
-from ringfence.tracking import Recorder
+from ringfence.server.queries.statistics import statistics_of_run
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOSTILE = "<img src=x onerror=alert(1)>&amp;"
 """A silo's name, chosen by whoever runs that silo."""
 
@@ -72,7 +72,7 @@ def trained(files: list[Path]) -> Callable[..., Trained]:
 
     def train(**changes: object) -> Trained:
         recorders: list[Recorder] = []
-        request = workflow.TrainRequest(
+        request = TrainRequest(
             **{  # type: ignore[arg-type]
                 "files": files, "schema": files[0].parent / "schema.toml", "target": "ill",
                 "plan": PlanRequest(epsilon=2.0, rounds=12), "exact": True, **changes,
@@ -80,10 +80,10 @@ def trained(files: list[Path]) -> Callable[..., Trained]:
         )  # fmt: skip
         outcomes = workflow.train_files(
             request,
-            planned=lambda proposal: recorders.append(Recorder(proposal.plan)),
-            watch=lambda outcome: recorders[0](outcome),  # noqa: PLW0108 (there is none yet)
+            planned=lambda plans, _: recorders.append(Recorder(plans[0])),
+            watch=lambda _, outcome: recorders[0](outcome),
         )
-        proposals = workflow.what_if(request.plan, outcomes.proposal.plan)
+        proposals = propose_other_budgets(request.plan, outcomes.proposal.plan)
         return train_report(outcomes, recorders[0].rounds, what_if=proposals, cap=9.0), outcomes, recorders[0]
 
     return train
@@ -110,25 +110,22 @@ def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPat
 
         recorder = Recorder(plan)
         trained = conduct(plan, exchange, folder / "run", seconds=0.05, watch=recorder)
-    return conducted_report(plan, report(folder / "run", trained), recorder.rounds)
+    return run_report_page(plan, run_report(folder / "run", trained), recorder.rounds)
 
 
 def _statistics(files: list[Path]) -> ReportPage:
     """Statistics of all columns."""
     data = without_target(load_columns(files[0].parent / "schema.toml"))
-    question = Statistics(columns=("age", "dose", "ill"), bins=8)
-    asked = workflow.AskRequest(files, 1.0, 1e-6)
-    result = workflow.ask_files(asked, data, lambda members: make_survey(data, members, question))
+    query = Statistics(columns=("age", "dose", "ill"), bins=8)
+    asked = AskRequest(files, 1.0, 1e-6)
+    result = workflow.ask_files(asked, data, lambda members: make_query_plan(data, members, query))
     plan = result.statement.plan
-    return statistics_report(plan, tables(plan, result.findings), result.statement.text())
+    return statistics_report(plan, statistics_of_run(plan, result.findings), result.statement.text())
 
 
 @pytest.fixture(scope="module")
 def pages(
-    trained: Callable[..., Trained],
-    conducted: ReportPage,
-    files: list[Path],
-    tmp_path_factory: pytest.TempPathFactory,
+    trained: Callable[..., Trained], conducted: ReportPage, files: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """The files of all kinds of reports."""
     folder = tmp_path_factory.mktemp("pages")

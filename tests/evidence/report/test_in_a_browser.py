@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import DESK, PHONE, SCHEMES, Visit, Window
-from tests.report.conftest import HOSTILE
+from tests.evidence.report.conftest import HOSTILE
 
 KINDS = ["train", "server-run", "audit", "statistics", "reproduce"]
 

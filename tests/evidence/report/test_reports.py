@@ -10,22 +10,18 @@ import numpy as np
 import pytest
 
 from ringfence.errors import OutputError
-from ringfence.planning.propose import make_plan
+from ringfence.evidence.report.audit_report import audit_report
+from ringfence.evidence.report.page import ReportPage
+from ringfence.evidence.report.run_report import run_report_page
+from ringfence.evidence.report.sections import glossary, plan_section
+from ringfence.evidence.report.training_report import extra_error, train_report
+from ringfence.federation.training import CHOOSING
+from ringfence.planning.propose import make_plan, propose_other_budgets
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.sampling import SAMPLING_NAMES, SamplingName
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.report.audited import audit_report
-from ringfence.report.conducted import conducted_report
-from ringfence.report.expected import extra_error
-from ringfence.report.page import ReportPage
-from ringfence.report.sections import glossary, plan_section
-from ringfence.report.trained import train_report
-from ringfence.silo.records import load_records
-from ringfence.training import CHOOSING
-from ringfence.workflow import what_if
-from tests.report.conftest import AUDIT, HOSTILE, Trained
+from ringfence.protocol import Logistic, PublicKeys, SamplingName, Schema, parse_schema
+from ringfence.protocol.plan.sampling import SAMPLING_NAMES
+from ringfence.silo.records.records import load_records
+from tests.evidence.report.conftest import AUDIT, HOSTILE, Trained
 from tests.support import MakePlan
 
 
@@ -113,7 +109,7 @@ def test_the_planner_expects_a_smaller_error_for_every_larger_epsilon_and_says_t
     assert "Expected by the planner's model, not measured." in text
     assert "2 (this run)" in text
     assert all(f" {epsilon} " in text for epsilon in ("0.5", "1", "4", "8"))
-    proposals = what_if(PlanRequest(epsilon=2.0, rounds=12), outcomes.proposal.plan)
+    proposals = propose_other_budgets(PlanRequest(epsilon=2.0, rounds=12), outcomes.proposal.plan)
     errors = [extra_error(proposals[factor]) for factor in sorted(proposals)]
     assert errors == sorted(errors, reverse=True)
     assert 0 < errors[-1] < errors[0] / 16  # noise is a variance: about 1/epsilon², over a factor of 16 in epsilon
@@ -159,7 +155,7 @@ def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: 
     plan = plan_of(members=members, trust="shuffler", colluders=0, keys=keys)
     silos = {terms.name: {"records": terms.records, "answered": 5, "claimed": []} for terms in plan.silos}
     content = {"silos": silos, "guarantees": "As claimed.", "rounds": [], "begun": "2026-01-01T00:00:00"}
-    text = words(conducted_report(plan, content, []))
+    text = words(run_report_page(plan, content, []))
     with_trust, without = plan.silos[0].guarantees
     assert with_trust.epsilon < without.epsilon
     assert (
@@ -174,7 +170,7 @@ def test_the_page_of_a_plan_about_persons_speaks_of_no_record() -> None:
     data = parse_schema({"columns": {"a": number, "y": number}, "person": "patient"}, target="y")
     plan = make_plan(data, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3))
     silos = {"clinic": {"records": 40, "answered": 3, "claimed": []}}
-    text = words(conducted_report(plan, {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}, []))
+    text = words(run_report_page(plan, {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}, []))
     assert "largest epsilon claimed, per person" in text
     assert "Person. Anyone with rows in one silo's table." in text
     assert "data sets that differ in one replaced person" in text

@@ -6,17 +6,13 @@ import pytest
 
 from ringfence.accounting import calibrate
 from ringfence.accounting.charges import cost, plan_events
-from ringfence.errors import PlanError
-from ringfence.planning.channels import own_noise, planner_of
+from ringfence.planning.channels import PLANNERS, own_noise
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import OwnNoise, Schema
 from tests.support import renoised
 
 MEMBERS = [Member("north", 400, 2.0, 1e-6), Member("south", 90, 0.5, 1e-7)]
-KEYS = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos={})
 
 
 @pytest.mark.parametrize("sampling", ["full", "fixed", "poisson", "one-pass"])
@@ -61,17 +57,7 @@ def test_the_channel_carries_the_correlation_that_was_asked_for_in_training_only
     assert [stage.channel for stage in plan.stages] == [OwnNoise(), OwnNoise(correlation=0.4)]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [PlanRequest(keys=KEYS), PlanRequest(quorum=2), PlanRequest(colluders=1), PlanRequest(bits=100)],
-    ids=["keys", "quorum", "colluders", "bits"],
-)
-def test_what_is_for_a_shuffler_is_refused(said: PlanRequest) -> None:
-    with pytest.raises(PlanError, match="for plans that trust a shuffler"):
-        own_noise.restricted(said, MEMBERS)
-
-
 def test_it_serves_whoever_trusts_nobody_and_leaves_the_request_as_it_is() -> None:
     request = PlanRequest(sampling="fixed", correlation=0.1)
-    assert planner_of(request) is own_noise
+    assert PLANNERS[request.trust] is own_noise
     assert own_noise.restricted(request, MEMBERS) is request

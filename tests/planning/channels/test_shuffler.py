@@ -10,12 +10,11 @@ from ringfence.accounting.channels.shuffler import MIXED
 from ringfence.accounting.charges import cost, plan_events
 from ringfence.accounting.shuffled_sums import mixing_distance
 from ringfence.errors import AccountingError, PlanError
-from ringfence.planning.channels import planner_of, shuffler
+from ringfence.planning.channels import PLANNERS, shuffler
 from ringfence.planning.propose import make_plan, propose, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Participation, Plan
-from tests.sealed_sums.shuffled_federation import make_shuffled_plan, numbers_of, schema_of, shuffle_of
+from ringfence.protocol import Participation, Plan, PublicKeys
+from tests.shuffler.shuffled_federation import make_shuffled_plan, numbers_of, schema_of, shuffle_of
 from tests.support import clip_of
 
 NAMES = ("big", "mid", "small")
@@ -219,9 +218,9 @@ def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
 
 def test_what_is_not_said_is_decided_by_the_channel() -> None:
     request = PlanRequest(epsilon=1.0, trust="shuffler", keys=KEYS)
-    decided = planner_of(request).restricted(request, request.members(SIZES))
+    decided = PLANNERS[request.trust].restricted(request, request.members(SIZES))
     assert (decided.sampling, decided.weights, decided.quorum, decided.colluders) == ("full", "records", 3, 1)
-    assert planner_of(request).surveys_curvature(decided) is False
+    assert PLANNERS[request.trust].surveys_curvature(decided) is False
 
 
 @pytest.mark.parametrize(
@@ -242,8 +241,8 @@ def test_preconditioned_descent_goes_through_a_shuffler_after_a_survey_with_each
     request = PlanRequest(**{"epsilon": 1.0, "trust": "shuffler", "keys": KEYS, **said})
     plan = propose_for(request, SCHEMA, dict.fromkeys(NAMES, 2000)).plan
     survey, training, *_ = plan.stages
-    assert (survey.question.name, survey.channel.trust) == ("feature-moments", "nobody")
-    assert (training.question.name, training.channel.trust) == ("preconditioned-gradient", "shuffler")
+    assert (survey.query.name, survey.channel.trust) == ("feature-moments", "nobody")
+    assert (training.query.name, training.channel.trust) == ("preconditioned-gradient", "shuffler")
     for terms in plan.silos:
         events = plan_events(plan, terms)
         server, anyone = terms.guarantees

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ringfence.protocol.channels import OwnNoise
+from ringfence.protocol import OwnNoise
 from tests.protocol.plan_document import (
     CORRELATED,
     FULL,
     KINDS,
     LOCALIZED,
-    MOMENTS_ONLY,
+    MEANS_ONLY,
     ONE_PASS,
     POISSON,
     SURVEY,
@@ -33,7 +33,7 @@ def test_correlated_noise_goes_with_one_pass_and_where_there_is_but_one_round() 
 
 
 def test_an_answer_takes_eight_bytes_a_number() -> None:
-    for edits, numbers in (({}, 5), (SURVEY, 1), (MOMENTS_ONLY, 12)):
+    for edits, numbers in (({}, 5), (SURVEY, 1), (MEANS_ONLY, 22)):
         plan = plan_of(edits)
         assert plan.stages[0].channel.longest_answer(plan, plan.stages[0]) == 8 * numbers
 

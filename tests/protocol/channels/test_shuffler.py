@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol import ShufflerChannel
 from ringfence.protocol.channels.shuffler import LABEL_BYTES, SEALED_EXTRA
 from tests.protocol.plan_document import (
     CURVATURE,
@@ -38,8 +38,8 @@ ONE_PASS: Edits = SHUFFLED | {
     [
         ({"stages.0.sampling.name": "poisson"}, "full and one-pass sampling"),
         ({"stages.0.sampling.name": "fixed"}, "full and one-pass sampling"),
-        ({"stages.0.question": CURVATURE["question"]}, "without correlated noise or a survey"),
-        ({"stages.0.question": {"name": "moments"}}, "without correlated noise or a survey"),
+        ({"stages.0.query": CURVATURE["query"]}, "without correlated noise or a survey"),
+        ({"stages.0.query": {"name": "feature-means"}}, "without correlated noise or a survey"),
         ({"stages.0.channel.correlation": 0.5}, "not permitted"),
         ({"stages.0.participation": {"probability": 0.5}}, "quorum must be at least 2"),
         ({"stages.0.participation": {"silos": 1}}, "quorum must be at least 2"),
@@ -49,7 +49,7 @@ ONE_PASS: Edits = SHUFFLED | {
         ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "must be its share of the batch"),
         ({"silos.0.stages.0.sigma": 0.2}, "sigma of silo 'north' is not the noise of its coins"),
         ({"silos.1.stages.0.sigma": 0.1}, "sigma of silo 'süd' is not the noise of its coins"),
-        ({"stages.0.question.clip": 1.6}, "sigma of silo 'north' is not the noise of its coins"),
+        ({"stages.0.query.clip": 1.6}, "sigma of silo 'north' is not the noise of its coins"),
         ({"stages.0.channel.width": 1}, "do not fit the width"),
         (
             {"stages.0.channel.shuffler_key": SHUFFLER["server_key"]},
@@ -92,7 +92,7 @@ def test_counts_fill_the_width_of_their_shares_to_the_last_one_and_no_further() 
 
 @pytest.mark.parametrize("clip", [1e-300, 1e300])
 def test_noise_out_of_the_range_that_can_be_computed_with_is_refused(clip: float) -> None:
-    edits = SHUFFLED | {"stages.0.question.clip": clip}
+    edits = SHUFFLED | {"stages.0.query.clip": clip}
     edits |= {f"silos.{i}.stages.0.sigma": coins_sigma((40, 60)[i], clip=clip) for i in range(2)}
     assert "too large or too small to compute with" in refusal(edited(edits))
 

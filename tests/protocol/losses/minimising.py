@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import BaseLoss, NonSmooth
-from ringfence.protocol.losses.told import residuals_of, values_of
+from ringfence.protocol import BaseLoss, FloatArray, NonSmooth
+from ringfence.protocol.losses.targets import residuals_of, values_of
 
 WIDTHS = 10.0 ** -np.arange(1.0, 6.5, 0.5)
 """Over which a kink is smoothed, one after the other: the last moves a minimum by about as much."""
@@ -24,7 +23,7 @@ def minimised(
     def objective(weights: FloatArray) -> tuple[float, FloatArray]:
         scores = features @ loss.matrix(weights, width)
         residuals = residuals_of(loss, scores, targets)
-        gradient = loss.collected(features.T @ loss.spread(residuals)).reshape(-1)
+        gradient = loss.weight_gradients(features.T @ loss.residual_columns(residuals)).reshape(-1)
         value = float(values_of(loss, scores, targets).mean() + pull @ weights**2 / 2)
         return value, gradient / len(features) + pull * weights
 

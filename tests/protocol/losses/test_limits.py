@@ -9,11 +9,11 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileR
 from sklearn.svm import SVC, SVR
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-from ringfence.losses import custom
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import (
+from ringfence.federation.custom_loss import custom_loss
+from ringfence.protocol import (
     Absolute,
     EpsilonInsensitive,
+    FloatArray,
     Gamma,
     Hinge,
     Huber,
@@ -49,7 +49,7 @@ def like(expected: Any, found: FloatArray) -> None:
 
 @pytest.mark.parametrize("own", [False, True], ids=["squared", "custom"])
 def test_squared_error_is_scikit_learn_s_and_weighted_that_of_statsmodels(own: bool) -> None:
-    loss: Loss = custom(squared, largest_score=20.0, largest_target=20.0) if own else Squared()
+    loss: Loss = custom_loss(squared, largest_score=20.0, largest_target=20.0) if own else Squared()
     other = LinearRegression().fit(X[:, :2], NUMBERS)
     like([*other.coef_, other.intercept_], minimised(loss, X, NUMBERS))
     told = np.column_stack([NUMBERS, EXPOSURE, TIMES_COUNTED])

@@ -6,10 +6,8 @@ import jax
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from sklearn.linear_model import GammaRegressor, PoissonRegressor
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Gamma, Loss, NegativeBinomial, Ordinal, PoissonLoss, Survival
+from ringfence.protocol import FloatArray, Gamma, Loss, NegativeBinomial, Ordinal, PoissonLoss, Survival
 from tests.protocol.losses.minimising import minimised
 
 COUNTS: list[Loss] = [PoissonLoss(zero=-1.0), Gamma(zero=-1.5), NegativeBinomial(zero=-1.0, dispersion=0.6)]
@@ -48,9 +46,9 @@ def test_the_collected_gradient_is_the_derivative_in_the_weights_and_its_length_
     weights = random.normal(scale=0.3, size=loss.dimension(4))
     residuals = loss.residuals(features @ loss.matrix(weights, 4), targets)
     norms = np.linalg.norm(features, axis=1)
-    lengths = loss.lengths(residuals, norms, features[:, -1])
+    lengths = loss.gradient_norms(residuals, norms, features[:, -1])
     for row in range(30):
-        own = loss.collected(np.outer(features[row], loss.spread(residuals[row]))).reshape(-1)
+        own = loss.weight_gradients(np.outer(features[row], loss.residual_columns(residuals[row]))).reshape(-1)
         assert np.linalg.norm(own) == pytest.approx(lengths[row], rel=1e-12)
         for place in range(len(weights)):
             nudge = 1e-6 * np.eye(len(weights))[place]
@@ -77,8 +75,8 @@ def test_gradients_and_their_changes_stay_within_the_constants_on_a_ball(loss: L
             residuals = loss.residuals(features @ loss.matrix(weights, 3), targets)
             gradients = np.array(
                 [
-                    loss.collected(np.outer(x, own)).reshape(-1)
-                    for x, own in zip(features, loss.spread(residuals), strict=True)
+                    loss.weight_gradients(np.outer(x, own)).reshape(-1)
+                    for x, own in zip(features, loss.residual_columns(residuals), strict=True)
                 ]
             )
             assert np.linalg.norm(gradients, axis=1).max() <= claimed.lipschitz * (1 + 1e-12)
@@ -119,41 +117,6 @@ def test_values_are_0_or_more_unless_the_loss_says_otherwise(loss: Loss) -> None
     assert loss.may_be_negative or loss.values(scores, targets).min() >= -1e-12
 
 
-def counted(rows: int = 400) -> tuple[FloatArray, FloatArray, FloatArray]:
-    random = np.random.default_rng(5)
-    features = np.column_stack([random.normal(size=(rows, 2)), np.ones(rows)])
-    means = np.exp(features @ [0.5, -0.4, 0.3])
-    return features, random.poisson(means * random.gamma(2.0, 0.5, rows)).astype(np.float64), means
-
-
-def test_poisson_has_the_minimum_of_scikit_learn_and_with_an_offset_that_of_statsmodels() -> None:
-    features, counts, _ = counted()
-    other = PoissonRegressor(alpha=0.0, tol=1e-10, max_iter=10_000).fit(features[:, :2], counts)
-    np.testing.assert_allclose(minimised(PoissonLoss(), features, counts), [*other.coef_, other.intercept_], atol=1e-4)
-    exposure = np.random.default_rng(6).uniform(0.5, 3.0, len(counts))
-    told = np.column_stack([counts, np.log(exposure), np.ones(len(counts))])
-    exact = sm.GLM(counts, features, family=sm.families.Poisson(), offset=np.log(exposure)).fit().params
-    np.testing.assert_allclose(minimised(PoissonLoss(), features, told), exact, atol=1e-4)
-
-
-def test_weights_count_a_record_as_often_as_they_say() -> None:
-    features, counts, _ = counted(120)
-    times = np.random.default_rng(7).integers(0, 4, len(counts))
-    told = np.column_stack([counts, np.zeros(len(counts)), times])
-    repeated = minimised(PoissonLoss(), np.repeat(features, times, axis=0), np.repeat(counts, times))
-    np.testing.assert_allclose(minimised(PoissonLoss(), features, told), repeated, atol=1e-5)
-
-
-def test_gamma_has_the_minimum_of_scikit_learn_and_negative_binomial_that_of_statsmodels() -> None:
-    features, counts, means = counted()
-    amounts = means * np.random.default_rng(8).gamma(2.0, 0.5, len(means)) + 1e-3
-    other = GammaRegressor(alpha=0.0, tol=1e-10, max_iter=10_000).fit(features[:, :2], amounts)
-    np.testing.assert_allclose(minimised(Gamma(), features, amounts), [*other.coef_, other.intercept_], atol=1e-4)
-    family = sm.families.NegativeBinomial(alpha=0.5)
-    exact = sm.GLM(counts, features, family=family).fit(tol=1e-12).params
-    np.testing.assert_allclose(minimised(NegativeBinomial(dispersion=0.5), features, counts), exact, atol=1e-4)
-
-
 def test_survival_has_the_minimum_of_a_poisson_regression_of_everybody_s_intervals() -> None:
     random = np.random.default_rng(9)
     features = np.column_stack([random.normal(size=(300, 2)), np.ones(300)])
@@ -182,17 +145,3 @@ def test_with_a_part_for_every_event_survival_is_the_cox_model_of_statsmodels() 
     # Everybody at risk when an event happens was so for the whole part that it ends: both likelihoods are the same.
     loss = Survival(cuts=tuple(np.sort(times[events > 0])[:-1].tolist()))
     np.testing.assert_allclose(minimised(loss, features, told)[:2], cox, atol=1e-4)
-
-
-def test_ordinal_thresholds_come_out_in_order_and_recover_proportional_odds() -> None:
-    random = np.random.default_rng(11)
-    features = np.column_stack([random.normal(size=(4000, 2)), np.ones(4000)])
-    hidden = features[:, :2] @ [1.0, -0.5] + random.logistic(size=4000)
-    places = np.searchsorted([-1.0, 0.5, 1.5], hidden).astype(np.float64)
-    weights = minimised(Ordinal(classes=4), features, places)
-    assert list(weights[2:]) == sorted(weights[2:], reverse=True)
-    # Each estimate has a deviation below 0.05: five of them.
-    np.testing.assert_allclose(weights, [1.0, -0.5, 1.0, -0.5, -1.5], atol=0.25)
-    shares = Ordinal(classes=4).probabilities(features @ Ordinal(classes=4).matrix(weights, 3))
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-    assert shares.min() >= 0

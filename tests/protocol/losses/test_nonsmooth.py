@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from scipy.optimize import LinearConstraint, minimize
 
 from ringfence.errors import PlanError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import (
+from ringfence.protocol import (
     Absolute,
     EpsilonInsensitive,
+    FloatArray,
     Hinge,
     Huber,
     Logistic,
@@ -128,58 +127,6 @@ def test_smoothed_values_and_residuals_are_those_of_a_numerical_minimum(
     assert objective(score - loss.width * residual) == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
-@every_loss
-def test_for_the_longest_feature_vectors_the_gradient_is_that_of_the_envelope_in_the_weights(
-    plain: AnyNonSmooth,
-) -> None:
-    generator = np.random.default_rng(1)
-    for _ in range(40):
-        features = generator.normal(size=3)
-        w, beta = generator.normal(size=3), float(generator.uniform(0.4, 20.0))
-        y = float(draw_targets(plain, generator, 1)[0])
-        longest = float(np.linalg.norm(features))
-        loss = plain.smoothed(longest, beta)
-        value, residual = at(loss, float(features @ w), y)
-        least, closest = envelope(plain, features, y, w, beta)
-        assert value == pytest.approx(least, abs=1e-8)
-        np.testing.assert_allclose(residual * features, beta * (w - closest), atol=1e-5)
-        assert value <= by_definition(plain, float(features @ w), y) + 1e-12
-        lipschitz = plain.constants(longest, 1.0, math.inf).lipschitz
-        assert by_definition(plain, float(features @ w), y) <= value + lipschitz**2 / (2 * beta) + 1e-12
-
-
-def envelope(
-    plain: AnyNonSmooth, features: FloatArray, y: float, w: FloatArray, beta: float
-) -> tuple[float, FloatArray]:
-    """Minimise f(v) + (β/2)‖w − v‖² over v: as t + (β/2)‖w − v‖² over (v, t) with t above every piece of f."""
-    lines = pieces(plain, y)
-    rows = np.array([[*(-slope * features), 1.0] for slope, _ in lines])
-    offsets = np.array([offset for _, offset in lines])
-
-    def objective(point: FloatArray) -> tuple[float, FloatArray]:
-        apart = point[:-1] - w
-        return float(point[-1] + beta / 2 * apart @ apart), np.append(beta * apart, 1.0)
-
-    found = minimize(
-        objective,
-        np.append(w, by_definition(plain, float(features @ w), y)),
-        jac=True,
-        method="SLSQP",
-        constraints=LinearConstraint(rows, offsets, np.inf),
-        options={"ftol": 1e-15, "maxiter": 500},
-    )
-    return float(found.fun), found.x[:-1]
-
-
-@given(losses_drawn(widths_drawn), scores_drawn)
-def test_smoothed_residuals_are_the_derivative_of_the_values(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
-    loss, y = drawn
-    nudge = 1e-6
-    slope = (at(loss, score + nudge, y)[0] - at(loss, score - nudge, y)[0]) / (2 * nudge)
-    # The derivative changes by at most nudge/τ on the way; the rest is the values' rounding.
-    assert at(loss, score, y)[1] == pytest.approx(slope, abs=nudge / loss.width + 1e-8)
-
-
 @given(losses_drawn(st.floats(1e-6, 100.0)), scores_drawn)
 def test_smoothing_lowers_the_loss_by_no_more_than_its_error(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
     loss, y = drawn
@@ -194,27 +141,6 @@ def test_the_smoothing_error_is_attained_where_the_loss_is_steepest(plain: AnyNo
     loss = plain.with_width(0.3)
     gaps = [at(plain, score, 1.0)[0] - at(loss, score, 1.0)[0] for score in (-4.0, 6.0)]
     assert max(gaps) == pytest.approx(loss.smoothing_error)
-
-
-@given(losses_drawn(st.just(0.0) | widths_drawn), scores_drawn, scores_drawn, st.floats(0.0, 1.0))
-def test_losses_with_kinks_are_convex_smoothed_or_not(
-    drawn: tuple[AnyNonSmooth, float], one: float, other: float, share: float
-) -> None:
-    loss, y = drawn
-    between = at(loss, share * one + (1 - share) * other, y)[0]
-    assert between <= share * at(loss, one, y)[0] + (1 - share) * at(loss, other, y)[0] + 1e-12
-
-
-@given(losses_drawn(widths_drawn), st.floats(0.1, 10.0), st.floats(0.0, 1.0), scores_drawn, scores_drawn)
-def test_no_record_is_less_smooth_than_the_smoothness_asked_for(
-    drawn: tuple[AnyNonSmooth, float], smoothness: float, shorter: float, here: float, there: float
-) -> None:
-    loss, y = drawn[0].smoothed(3.0, smoothness), drawn[1]
-    assert loss.constants(3.0, 1.0, 1.0).smoothness == pytest.approx(smoothness)
-    # Weights w along x of norm 3·shorter: the score is ‖x‖w, and the gradient's length ‖x‖·residual.
-    length = 3.0 * shorter
-    change = length * abs(at(loss, length * here, y)[1] - at(loss, length * there, y)[1])
-    assert change <= smoothness * abs(here - there) + 1e-9
 
 
 @every_loss
@@ -269,41 +195,6 @@ def test_the_smoothness_is_infinite_exactly_where_there_is_no_width(plain: AnyNo
     assert smooth.with_width(0.0) == smooth.unsmoothed() == plain
     # Features that are all 0 make the loss constant.
     assert plain.constants(0.0, 1.0, math.inf).smoothness == 0.0
-
-
-@given(st.floats(0.01, 10.0), scores_drawn, scores_drawn)
-def test_a_smoothed_absolute_loss_is_a_huber_loss_divided_by_its_threshold(
-    width: float, score: float, y: float
-) -> None:
-    value, residual = at(Huber(threshold=width), score, y)
-    assert at(Absolute(width=width), score, y) == pytest.approx((value / width, residual / width), rel=1e-9, abs=1e-12)
-
-
-@given(st.floats(0.0, 4.0), scores_drawn, scores_drawn)
-def test_the_losses_of_a_number_agree_where_they_are_special_cases_of_each_other(
-    width: float, score: float, y: float
-) -> None:
-    width = width if width > 1e-6 else 0.0
-    value, residual = at(Absolute(width=width), score, y)
-    assert at(EpsilonInsensitive(margin=0.0, width=width), score, y) == (value, residual)
-    # Half the slope over twice the width: τs²/2 is halved, as φ is.
-    half = at(Pinball(quantile=0.5, width=2 * width), score, y)
-    assert half == pytest.approx((value / 2, residual / 2), rel=1e-12, abs=1e-12)
-
-
-def test_pinball_of_a_quantile_mirrors_that_of_the_opposite_one() -> None:
-    low, high = Pinball(quantile=0.25, width=0.4), Pinball(quantile=0.75, width=0.4)
-    for error in np.linspace(-2.0, 2.0, 41):
-        value, residual = at(low, float(error), 0.0)
-        assert at(high, -float(error), 0.0) == (value, -residual)
-
-
-@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
-def test_the_minimum_of_the_pinball_loss_is_the_quantile(quantile: float) -> None:
-    targets = np.random.default_rng(3).normal(size=1001)
-    scores = np.broadcast_to(np.sort(targets)[None, :, None], (1001, 1001, 1))
-    best = int(np.argmin(Pinball(quantile=quantile).values(scores, targets).mean(axis=0)))
-    assert best == math.floor(quantile * 1001)
 
 
 @every_loss
@@ -412,10 +303,3 @@ def test_a_loss_without_kinks_is_smooth_and_says_so(loss: Loss) -> None:
     assert loss.smoothing_error == 0.0
     with pytest.raises(PlanError, match=f"The {loss.name} loss is already smooth"):
         loss.smoothed(1.0, 1.0)
-
-
-def test_every_loss_says_what_kind_of_target_it_takes() -> None:
-    kinds = {loss.name: loss.target_kind for loss in [*PLAIN, Logistic(), Squared(), Huber(threshold=1.0)]}
-    assert {name for name, kind in kinds.items() if kind == "label"} == {"hinge", "logistic"}
-    assert {name for name, kind in kinds.items() if kind == "number"} == kinds.keys() - {"hinge", "logistic"}
-    assert Softmax(classes=3).target_kind == "class"

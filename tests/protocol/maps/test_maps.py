@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
-from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 
 from ringfence.errors import SchemaError
-from ringfence.protocol.encoding import encode_features
-from ringfence.protocol.maps.fourier import directions, products
-from ringfence.protocol.maps.spline import basis
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import Schema, parse_schema
+from ringfence.protocol.schema.encoding import encode_features
+from ringfence.protocol.schema.maps.curves import basis
+from ringfence.protocol.schema.maps.joint import directions, products
 from tests.generated import examples
 
 COLUMNS: dict[str, Any] = {
@@ -63,21 +62,6 @@ def test_a_spline_is_that_of_scikit_learn_over_the_public_bounds(knots: int, deg
     known = SplineTransformer(n_knots=knots, degree=degree).fit([[0.0], [100.0]])
     assert own.shape[1] == knots + degree - 1
     assert own == pytest.approx(known.transform(AGES), abs=1e-12)
-
-
-def test_without_privacy_a_model_of_a_spline_is_that_of_scikit_learn() -> None:
-    random = np.random.default_rng(3)
-    ages, costs = random.uniform(0, 100, (400, 1)), random.uniform(0, 1, 400)
-    table = {"age": [repr(float(age)) for age in ages[:, 0]]}
-    columns = {name: COLUMNS[name] for name in ("age", "cost")}
-    own = parse_schema(
-        {"columns": columns, "maps": [{"type": "spline", "columns": ["age"], "knots": 6}]}, target="cost"
-    )
-    features = encode_features(own, table, source="the table")
-    predicted = features @ np.linalg.lstsq(features, costs, rcond=None)[0]
-    transformed = SplineTransformer(n_knots=6).fit([[0.0], [100.0]]).transform(ages)
-    known = LinearRegression().fit(transformed, costs).predict(transformed)
-    assert predicted == pytest.approx(known, abs=1e-9)
 
 
 def test_explicit_knots_are_between_the_bounds_and_may_be_dates() -> None:
@@ -283,15 +267,6 @@ def test_patterns_stand_for_the_schema_s_features_and_a_document_names_each() ->
     assert own.maps is not None
     assert [each.columns for each in own.maps] == [("gene_1", "gene_2"), ("gene_1", "gene_2", "cost")]
     assert Schema.model_validate_json(own.canonical()) == own
-
-
-def test_a_schema_without_maps_says_nothing_of_them() -> None:
-    plain = parse_schema({"columns": COLUMNS}, target="cost")
-    assert b"maps" not in plain.canonical()
-    assert plain.inputs == "age, bmi, day, ward"
-    assert schema({"type": "spline", "columns": ["age"]}).inputs == (
-        "age, bmi, day, ward; mapped to splines of degree 3 with 5 knots (age)"
-    )
 
 
 # Refusals

@@ -1,19 +1,19 @@
-"""Data sets that differ in one record, and how far that moves a question's exact answer: what sensitivities bound."""
+"""Data sets that differ in one record, and how far that moves a query's exact answer: what sensitivities bound."""
 
 import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Question
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.protocol import FloatArray, Plan, Query
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
 ROUNDING = 1 + 1e-9
-"""What double precision may add; the accountant charges for it apart (`accounting.shifts.shift_of`)."""
+"""What double precision may add; the accountant charges for it apart (`accounting.sampling.shift_of`)."""
 
 
 class Record(NamedTuple):
@@ -24,10 +24,10 @@ class Record(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A question, the plan that asks it, where, and the records that do not change."""
+    """A query, the plan that asks it, where, and the records that do not change."""
 
     plan: Plan
-    question: Question
+    query: Query
     argument: FloatArray
     others: list[Record]
     batch: int
@@ -35,20 +35,39 @@ class Setting(NamedTuple):
 
     def answer(self, record: Record, takes_part: bool = True) -> FloatArray:
         """Return the exact answer over the given record and the others."""
-        rows = [record, *self.others]
-        features, targets = np.array([row.features for row in rows]), np.array([row.target for row in rows])
-        chosen = np.ones(len(rows))
+        records = records_of(self.plan, [record, *self.others])
+        chosen = np.ones(len(records))
         chosen[0] = takes_part
-        records = Records(self.plan.data, features, targets)
-        return compute(self.question, self.plan, self.argument, records, chosen, self.batch)
+        return compute(self.query, self.plan, self.argument, records, chosen, self.batch)
 
     def moves(self, one: Record, other: Record) -> float:
         """Return how far the answer moves if the one record is replaced by the other."""
         return float(np.linalg.norm(self.answer(one) - self.answer(other)))
 
     def limit(self) -> float:
-        """Return how far it may move: the question's own claim."""
-        return self.question.sensitivity(self.plan, self.batch)
+        """Return how far it may move: the query's own claim."""
+        return self.query.sensitivity(self.plan, self.batch)
+
+
+def records_of(plan: Plan, rows: Sequence[Record]) -> Records:
+    return Records(plan.data, np.array([row.features for row in rows]), np.array([row.target for row in rows]))
+
+
+def fifty_records(plan: Plan, random: np.random.Generator) -> Records:
+    """Draw ordinary records with targets of every class, or within the bounds."""
+    features = random.normal(size=(50, plan.data.width))
+    targets = {"number": random.uniform(-1, 1, 50), "label": random.choice([-1.0, 1.0], 50), "class": np.arange(50) % 3}
+    return Records(plan.data, features, np.asarray(targets[plan.loss.target_kind], dtype=np.float64))
+
+
+def require_exact_bound(plan: Plan, query: Any, drawn_request: Callable[..., FloatArray]) -> None:
+    """Check the terms of records as sums add them up: rounded to multiples of 2⁻³¹, compared as fractions."""
+    random = np.random.default_rng(5)
+    for _ in range(5):
+        setting = Setting(plan, query, drawn_request(query, plan, random), [], 1)
+        _, one, other = worst(setting, candidates(setting, random, drawn=20))
+        moved = [Fraction(a) - Fraction(b) for a, b in zip(setting.answer(one), setting.answer(other), strict=True)]
+        assert sum(d * d for d in moved) <= Fraction(setting.limit()) ** 2
 
 
 def targets_of(plan: Plan, random: np.random.Generator) -> float | tuple[float, ...]:
@@ -89,12 +108,12 @@ def draw_record(plan: Plan, random: np.random.Generator, *, stretch: float = 1.0
 
 
 def draw_setting(
-    plan: Plan, question: Question, random: np.random.Generator, *, records: int, batch: int | None = None
+    plan: Plan, query: Query, random: np.random.Generator, *, records: int, batch: int | None = None
 ) -> Setting:
     """Draw the records that do not change, some of them longer than the schema allows, and a place in the domain."""
     others = [draw_record(plan, random, stretch=random.choice([0.0, 1.0, 1.0, 10.0])) for _ in range(records - 1)]
-    argument = plan.domain.project(random.normal(size=question.argument_length(plan)) * random.choice([0.0, 0.1, 3.0]))
-    return Setting(plan, question, argument, others, batch or records)
+    argument = plan.domain.project(random.normal(size=query.argument_length(plan)) * random.choice([0.0, 0.1, 3.0]))
+    return Setting(plan, query, argument, others, batch or records)
 
 
 def corners(plan: Plan) -> list[Record]:

@@ -1,21 +1,17 @@
-"""The evaluation: whatever weights, ruler and shares a request has, no record moves the answer by more than 1/n."""
+"""The evaluation: whatever weights, bin_edges and shares a request has, no record moves the answer by more than 1/n."""
 
 import itertools
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import Evaluation, FloatArray, Plan, pack
 from ringfence.protocol.losses import LOSSES
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Evaluation
-from ringfence.protocol.questions.evaluation import CURVE, MARGIN, node_weights, signs
-from tests.protocol.plan_document import MOMENTS_ONLY, plan_of
-from tests.protocol.questions.neighbours import Setting, candidates, draw_record, worst
+from ringfence.protocol.queries.evaluation import CURVE, MARGIN, node_weights, path_signs
+from tests.protocol.plan_document import COUNTED, plan_of
+from tests.protocol.queries.neighbours import Setting, candidates, draw_record, require_exact_bound, worst
 
 CLASSES = [f"class {number}" for number in range(4)]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -53,40 +49,27 @@ def plan_with(loss: str) -> Plan:
     kind = LOSSES[loss].target_kind
     target = {"label": CLASSES[:2], "class": CLASSES}.get(kind)
     column = {"data.columns.cost": {"type": "categorical", "categories": target}} if target else COLUMNS.get(loss, {})
-    return plan_of(MOMENTS_ONLY, {"training.loss": {"name": loss, **OPTIONS.get(loss, {})}, **column})
+    return plan_of(COUNTED, {"training.loss": {"name": loss, **OPTIONS.get(loss, {})}, **column})
 
 
-def drawn_request(question: Evaluation, plan: Plan, random: np.random.Generator) -> FloatArray:
-    """Any weights, a ruler of any size in no order, and shares that are even, random, or all of one block."""
+def drawn_request(query: Evaluation, plan: Plan, random: np.random.Generator) -> FloatArray:
+    """Any weights, bin edges of any size in no order, and shares that are even, random, or all of one block."""
     weights = plan.domain.project(random.normal(size=plan.dimension) * random.choice([0.0, 0.1, 3.0]))
     other = plan.domain.project(random.normal(size=plan.dimension))
-    blocks = question.blocks(plan)
-    ruler = random.normal(size=sum(block.ruler for block in blocks)) * 10.0 ** random.integers(-3, 2)
+    blocks = query.blocks(plan)
+    bin_edges = random.normal(size=sum(block.bin_edges for block in blocks)) * 10.0 ** random.integers(-3, 2)
     alone = np.eye(len(blocks))[random.integers(len(blocks))]
     shares = [alone, np.full(len(blocks), 1 / len(blocks)), random.dirichlet(np.ones(len(blocks)))][random.integers(3)]
-    models = [weights] if question.against is None else [weights, other]
-    return np.concatenate([*models, ruler, shares * (1 - 1e-12)])
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_no_pair_of_records_moves_it_further_than_claimed_whatever_is_asked(loss: str) -> None:
-    plan, random = plan_with(loss), np.random.default_rng(len(loss))
-    question = Evaluation(against=pack(np.zeros(plan.dimension)))
-    for _ in range(5):
-        argument = drawn_request(question, plan, random)
-        assert len(argument) == question.argument_length(plan)
-        assert question.accepts(plan, argument)
-        setting = Setting(plan, question, argument, [draw_record(plan, random) for _ in range(2)], 3)
-        moved, *_ = worst(setting, candidates(setting, random, drawn=20))
-        assert moved <= setting.limit()
+    models = [weights] if query.against is None else [weights, other]
+    return np.concatenate([*models, bin_edges, shares * (1 - 1e-12)])
 
 
 @pytest.mark.parametrize(("loss", "block"), [("logistic", "confusion"), ("squared", "below"), ("softmax", "correct")])
 def test_some_pair_moves_it_exactly_as_far_as_claimed(loss: str, block: str) -> None:
-    plan, random, question = plan_with(loss), np.random.default_rng(1), Evaluation()
-    argument = drawn_request(question, plan, random)
-    argument[-len(question.blocks(plan)) :] = [own.name == block for own in question.blocks(plan)]
-    setting = Setting(plan, question, argument, [draw_record(plan, random)], 2)
+    plan, random, query = plan_with(loss), np.random.default_rng(1), Evaluation()
+    argument = drawn_request(query, plan, random)
+    argument[-len(query.blocks(plan)) :] = [own.name == block for own in query.blocks(plan)]
+    setting = Setting(plan, query, argument, [draw_record(plan, random)], 2)
     moved, *_ = worst(setting, candidates(setting, random))
     assert moved == pytest.approx(setting.limit(), rel=1e-8)
 
@@ -94,7 +77,7 @@ def test_some_pair_moves_it_exactly_as_far_as_claimed(loss: str, block: str) -> 
 @pytest.mark.parametrize("levels", [1, 2, 4, 6])
 def test_two_leaves_of_a_tree_differ_most_where_they_part_at_the_root(levels: int) -> None:
     """The lemma's function itself, over all pairs of leaves, in one group and in two."""
-    paths = signs(levels) * node_weights(levels)
+    paths = path_signs(levels) * node_weights(levels)
     apart = np.sum((paths[:, None] - paths[None]) ** 2, axis=-1)
     bound = 4 + 2 * sum(2 ** (-level / 2) for level in range(1, levels))
     assert apart.max() == pytest.approx(bound)
@@ -115,26 +98,20 @@ def test_of_class_prediction_and_agreement_two_records_differ_in_two_at_most() -
 
 
 def test_the_terms_of_a_record_keep_the_bound_in_exact_arithmetic() -> None:
-    """As sums add them up: rounded towards zero to multiples of 2⁻³¹, compared as fractions."""
-    plan, random, question = plan_with("logistic"), np.random.default_rng(5), Evaluation()
-    for _ in range(5):
-        setting = Setting(plan, question, drawn_request(question, plan, random), [], 1)
-        _, one, other = worst(setting, candidates(setting, random, drawn=20))
-        moved = [Fraction(a) - Fraction(b) for a, b in zip(setting.answer(one), setting.answer(other), strict=True)]
-        assert sum(d * d for d in moved) <= Fraction(setting.limit()) ** 2
+    require_exact_bound(plan_with("logistic"), Evaluation(), drawn_request)
 
 
 def test_a_request_with_shares_above_one_or_below_none_or_with_no_finite_ruler_is_refused() -> None:
-    plan, question = plan_with("logistic"), Evaluation()
-    fine = drawn_request(question, plan, np.random.default_rng(0))
-    blocks = len(question.blocks(plan))
+    plan, query = plan_with("logistic"), Evaluation()
+    fine = drawn_request(query, plan, np.random.default_rng(0))
+    blocks = len(query.blocks(plan))
     for place, value in [(-1, 1.5), (-1, -0.1), (plan.dimension, math.nan), (plan.dimension, math.inf), (0, math.inf)]:
         spoilt = fine.copy()
         spoilt[place] = value
-        assert not question.accepts(plan, spoilt)
+        assert not query.accepts(plan, spoilt)
     spoilt = fine.copy()
     spoilt[-blocks:] = 1.01 / blocks
-    assert not question.accepts(plan, spoilt)
+    assert not query.accepts(plan, spoilt)
 
 
 def test_operators_are_told_what_is_counted_and_that_losses_are_cut() -> None:

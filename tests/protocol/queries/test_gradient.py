@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ringfence.protocol.questions import Gradient
+from ringfence.protocol import Gradient
 from tests.protocol.plan_document import Edits, plan_of
-from tests.protocol.questions.neighbours import ROUNDING, Record, candidates, draw_record, draw_setting, farthest, worst
+from tests.protocol.queries.neighbours import ROUNDING, Record, draw_setting, farthest
 
 LABEL: Edits = {"data.columns.cost": {"type": "categorical", "categories": ["a", "b"]}}
 NUMBER = {"type": "numeric", "center": None, "scale": None, "missing": None}
@@ -51,51 +51,15 @@ every_loss = pytest.mark.parametrize("loss", LOSSES)
 
 
 @every_loss
-@pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize(("records", "batch"), [(1, 1), (7, 7), (40, 5)], ids=["one", "all", "more than the batch"])
-def test_replacing_a_record_moves_the_mean_by_no_more_than_claimed(
-    loss: str, clip: float, records: int, batch: int
-) -> None:
-    plan, question, random = plan_of(LOSSES[loss]), Gradient(clip=clip), np.random.default_rng(3)
-    setting = draw_setting(plan, question, random, records=records, batch=batch)
-    assert setting.limit() == 2 * clip / batch
-    moved, *_ = worst(setting, candidates(setting, random))
-    assert moved <= setting.limit() * ROUNDING
-
-
-@every_loss
 def test_some_record_moves_it_as_far_as_that_so_that_the_claim_is_no_larger_than_needed(loss: str) -> None:
     plan, random = plan_of(LOSSES[loss]), np.random.default_rng(4)
-    question = Gradient(clip=1e-3)
-    setting = draw_setting(plan, question, random, records=5)
+    query = Gradient(clip=1e-3)
+    setting = draw_setting(plan, query, random, records=5)
     setting = setting._replace(argument=np.zeros(plan.dimension))
     moved = farthest(setting, random)
     assert 0.8 * setting.limit() < moved <= setting.limit() * ROUNDING
     if plan.loss.outputs == 1:
         assert moved == pytest.approx(setting.limit(), rel=1e-6)
-
-
-@every_loss
-def test_leaving_a_record_out_moves_it_by_half_as_much_and_one_that_takes_no_part_by_nothing(loss: str) -> None:
-    plan, question, random = plan_of(LOSSES[loss]), Gradient(clip=0.3), np.random.default_rng(5)
-    setting = draw_setting(plan, question, random, records=9, batch=3)
-    without = setting.answer(draw_record(plan, random), takes_part=False)
-    for record in candidates(setting, random):
-        assert np.linalg.norm(setting.answer(record) - without) <= setting.limit() / 2 * ROUNDING
-        assert np.array_equal(setting.answer(record, takes_part=False), without)
-
-
-@every_loss
-def test_no_number_of_the_answer_is_larger_than_said_and_there_is_one_for_every_weight(loss: str) -> None:
-    plan, random = plan_of(LOSSES[loss]), np.random.default_rng(6)
-    for clip in CLIPS:
-        question = Gradient(clip=clip)
-        assert question.largest(plan) == question.record_norm(plan) == clip
-        for _ in range(10):
-            setting = draw_setting(plan, question, random, records=6)
-            answer = setting.answer(draw_record(plan, random, stretch=5.0))
-            assert answer.shape == (question.length(plan),) == (plan.dimension,)
-            assert np.linalg.norm(answer) <= clip * ROUNDING
 
 
 def test_a_record_without_features_adds_nothing() -> None:
@@ -106,22 +70,22 @@ def test_a_record_without_features_adds_nothing() -> None:
 
 
 def test_requests_carry_weights_that_lie_in_the_domain() -> None:
-    plan, question = plan_of({}), Gradient(clip=1.0)
-    assert question.argument_length(plan) == plan.dimension
-    assert question.accepts(plan, np.full(5, 4.0))
-    assert not question.accepts(plan, np.full(5, 4.1))
-    assert not question.accepts(plan, np.full(5, np.nan))
+    plan, query = plan_of({}), Gradient(clip=1.0)
+    assert query.argument_length(plan) == plan.dimension
+    assert query.accepts(plan, np.full(5, 4.0))
+    assert not query.accepts(plan, np.full(5, 4.1))
+    assert not query.accepts(plan, np.full(5, np.nan))
 
 
 def test_an_operator_is_told_what_leaves_and_how_a_record_s_influence_is_limited() -> None:
-    plan, question = plan_of({}), Gradient(clip=1.5)
-    assert question.reveals(plan, 20) == (
+    plan, query = plan_of({}), Gradient(clip=1.5)
+    assert query.reveals(plan, 20) == (
         "In each of 20 rounds, 5 numbers: the average gradient of the huber loss, for predicting 'cost' from age, "
         "town, at weights that the server chooses"
     )
-    assert question.limits(plan) == "Each record's gradient is clipped to norm 1.5"
-    assert question.purpose() == "", "what it is for is training itself"
-    assert question.trains
+    assert query.limits(plan) == "Each record's gradient is clipped to norm 1.5"
+    assert query.purpose == "", "what it is for is training itself"
+    assert query.trains
 
 
 def test_cut_gradients_of_several_outputs_are_not_covered_by_loss_bounds() -> None:

@@ -6,56 +6,46 @@ import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import SecondMoments
-from ringfence.protocol.questions.second_moments import Asked, independent
+from ringfence.protocol import FloatArray, Plan, SecondMoments
+from ringfence.protocol.queries.second_moments import MomentsArgument, independent_features
 from tests.protocol.plan_document import SECOND_MOMENTS_ONLY, Edits, edited, parse, plan_of
-from tests.protocol.questions.neighbours import ROUNDING, Record, Setting, draw_record, draw_setting, farthest
+from tests.protocol.queries.neighbours import Record, Setting, draw_record, draw_setting
 
 LABEL: Edits = {
     "data.columns.cost": {"type": "categorical", "categories": ["a", "b"]},
     "training.loss": {"name": "logistic"},
 }
 NUMERIC, LABELLED = plan_of(SECOND_MOMENTS_ONLY), plan_of(SECOND_MOMENTS_ONLY | LABEL)
-QUESTION = NUMERIC.stages[0].question
-assert isinstance(QUESTION, SecondMoments)
+QUERY = NUMERIC.stages[0].query
+assert isinstance(QUERY, SecondMoments)
 BOUND = math.sqrt(4.5)
 AXES = 4
 """Age, two of three towns, and the constant."""
 
 
-def draw_asked(plan: Plan, random: np.random.Generator) -> Asked:
+def draw_asked(plan: Plan, random: np.random.Generator) -> MomentsArgument:
     """Ask anywhere that a hostile server may like: axes that stretch much or little, tiny units or large ones."""
     residual, curvature = np.exp(random.normal(scale=2.0, size=2))
     axes = random.normal(size=(AXES, plan.data.width)) * np.exp(random.normal(scale=2.0, size=(AXES, 1)))
-    return Asked(random.normal(size=plan.dimension) * random.choice([0.0, 0.3, 10.0]), residual, curvature, axes)
+    return MomentsArgument(
+        random.normal(size=plan.dimension) * random.choice([0.0, 0.3, 10.0]), residual, curvature, axes
+    )
 
 
-def setting_of(plan: Plan, random: np.random.Generator, records: int, asked: Asked | None = None) -> Setting:
-    assert isinstance(QUESTION, SecondMoments)
-    setting = draw_setting(plan, QUESTION, random, records=records)
+def setting_of(plan: Plan, random: np.random.Generator, records: int, asked: MomentsArgument | None = None) -> Setting:
+    assert isinstance(QUERY, SecondMoments)
+    setting = draw_setting(plan, QUERY, random, records=records)
     return setting._replace(argument=(asked or draw_asked(plan, random)).packed())
-
-
-@pytest.mark.parametrize("plan", [NUMERIC, LABELLED], ids=["number", "label"])
-@pytest.mark.parametrize("records", [1, 7])
-def test_replacing_a_record_moves_them_by_no_more_than_claimed(plan: Plan, records: int) -> None:
-    random = np.random.default_rng(records)
-    for _ in range(6):
-        setting = setting_of(plan, random, records)
-        assert setting.limit() == pytest.approx(BOUND / records)
-        assert farthest(setting, random, steps=60) <= setting.limit() * ROUNDING
 
 
 def test_two_records_move_them_as_far_as_that() -> None:
     """Of one direction: the one record's residual just inside of the unit, the other's far beyond, the other way."""
-    asked = Asked(np.zeros(NUMERIC.dimension), 0.5, 1.0, np.eye(AXES, NUMERIC.data.width))
+    asked = MomentsArgument(np.zeros(NUMERIC.dimension), 0.5, 1.0, np.eye(AXES, NUMERIC.data.width))
     setting = setting_of(NUMERIC, np.random.default_rng(3), 5, asked)
     features = np.array([1.0, *[0.0] * (NUMERIC.data.width - 1)])
     moved = 5 * setting.moves(Record(features, 0.5 * (1 - 1e-12)), Record(features, -1.0))
     assert moved == pytest.approx(BOUND, rel=1e-8)
-    assert moved <= 5 * setting.limit()
+    assert moved <= 5 * setting.limit() == pytest.approx(BOUND)
 
 
 def test_no_optimiser_finds_records_that_move_them_further() -> None:
@@ -83,7 +73,7 @@ def test_no_optimiser_finds_records_that_move_them_further() -> None:
 def test_they_are_the_means_of_curvature_gradient_and_squared_gradients_at_the_place_asked(plan: Plan) -> None:
     random = np.random.default_rng(2)
     rows = [draw_record(plan, random) for _ in range(9)]
-    asked = Asked(0.3 * random.normal(size=5), 0.7, 0.4, random.normal(size=(AXES, 5)))
+    asked = MomentsArgument(0.3 * random.normal(size=5), 0.7, 0.4, random.normal(size=(AXES, 5)))
     setting = setting_of(plan, random, 9, asked)._replace(others=rows[1:])
     total = np.zeros(AXES * (AXES + 2))
     one, other = np.triu_indices(AXES)
@@ -100,26 +90,26 @@ def test_they_are_the_means_of_curvature_gradient_and_squared_gradients_at_the_p
 
 def test_a_column_s_first_category_is_left_out_where_a_constant_stands_for_it() -> None:
     assert NUMERIC.data.feature_names == ("age", "town=a", "town=b", "town=c", "intercept")
-    assert list(independent(NUMERIC.data)) == [0, 2, 3, 4]
-    assert list(independent(NUMERIC.data.model_copy(update={"intercept": 0.0}))) == [0, 1, 2, 3]
+    assert list(independent_features(NUMERIC.data)) == [0, 2, 3, 4]
+    assert list(independent_features(NUMERIC.data.model_copy(update={"intercept": 0.0}))) == [0, 1, 2, 3]
 
 
 def test_any_place_may_be_asked_that_can_be_computed_with() -> None:
-    assert isinstance(QUESTION, SecondMoments)
+    assert isinstance(QUERY, SecondMoments)
     asked = draw_asked(NUMERIC, np.random.default_rng(1))
-    assert QUESTION.accepts(NUMERIC, asked._replace(weights=asked.weights + 1e9).packed())
-    assert len(asked.packed()) == QUESTION.argument_length(NUMERIC)
+    assert QUERY.accepts(NUMERIC, asked._replace(weights=asked.weights + 1e9).packed())
+    assert len(asked.packed()) == QUERY.argument_length(NUMERIC)
     for wrong in (
         asked._replace(residual=0.0),
         asked._replace(curvature=-1.0),
         asked._replace(residual=math.nan),
         asked._replace(axes=asked.axes * math.inf),
     ):
-        assert not QUESTION.accepts(NUMERIC, wrong.packed())
+        assert not QUERY.accepts(NUMERIC, wrong.packed())
 
 
 def test_a_record_that_cannot_be_computed_with_counts_as_zero() -> None:
-    asked = Asked(np.full(5, 2.0**100), 2.0**-100, 2.0**-100, np.full((AXES, 5), 2.0**100))
+    asked = MomentsArgument(np.full(5, 2.0**100), 2.0**-100, 2.0**-100, np.full((AXES, 5), 2.0**100))
     setting = setting_of(NUMERIC, np.random.default_rng(0), 3, asked)
     answer = setting.answer(draw_record(NUMERIC, np.random.default_rng(1), stretch=1e100))
     assert np.all(np.abs(answer) <= 1)
@@ -131,10 +121,10 @@ def test_a_loss_without_curvature_is_not_asked_about_it() -> None:
 
 
 def test_an_operator_is_told_what_leaves_and_how_a_record_is_limited() -> None:
-    assert isinstance(QUESTION, SecondMoments)
-    assert QUESTION.length(NUMERIC) == 24
-    assert QUESTION.reveals(NUMERIC, 3).startswith("In each of 3 rounds, 24 numbers: the average curvature")
-    assert "'cost' from age, town" in QUESTION.reveals(NUMERIC, 3)
-    assert "interval" in QUESTION.purpose()
-    assert "clipped to norm 1" in QUESTION.limits(NUMERIC)
-    assert not QUESTION.trains
+    assert isinstance(QUERY, SecondMoments)
+    assert QUERY.length(NUMERIC) == 24
+    assert QUERY.reveals(NUMERIC, 3).startswith("In each of 3 rounds, 24 numbers: the average curvature")
+    assert "'cost' from age, town" in QUERY.reveals(NUMERIC, 3)
+    assert "interval" in QUERY.purpose
+    assert "clipped to norm 1" in QUERY.limits(NUMERIC)
+    assert not QUERY.trains

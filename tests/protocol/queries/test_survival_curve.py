@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
-from ringfence.protocol.columns import Reading
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import SurvivalCurve
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.protocol import Plan, SurvivalCurve
+from ringfence.protocol.schema.columns.base import Reading
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 from tests.protocol.plan_document import CURVED, plan_of
 
 PLAN = plan_of(CURVED)
-QUESTION = PLAN.stages[0].question
+QUERY = PLAN.stages[0].query
 
 
 def answer(times: list[float], events: list[int], plan: Plan = PLAN) -> np.ndarray:
-    question = plan.stages[0].question
-    assert isinstance(question, SurvivalCurve)
+    query = plan.stages[0].query
+    assert isinstance(query, SurvivalCurve)
     column = plan.data.used["age"]
     offset, unit = column.scaling[0]
     cells = {
@@ -27,7 +26,7 @@ def answer(times: list[float], events: list[int], plan: Plan = PLAN) -> np.ndarr
         "ill": Reading(np.array(events), None),
     }
     records = Records(PLAN.data, np.ones((len(times), PLAN.data.width)), np.zeros(len(times)), cells=cells)
-    return compute(question, plan, np.zeros(0), records, np.ones(len(times)), len(times))
+    return compute(query, plan, np.zeros(0), records, np.ones(len(times)), len(times))
 
 
 def test_shares_are_counted_by_the_part_in_which_a_time_ends_cuts_included() -> None:
@@ -37,7 +36,7 @@ def test_shares_are_counted_by_the_part_in_which_a_time_ends_cuts_included() -> 
 
 def test_whoever_reaches_the_longest_time_had_no_event_by_then() -> None:
     longest = PLAN.data.used["age"].limits[0][1]
-    at_the_end = plan_of(CURVED, {"stages.0.question.cuts": [20.0, longest]})
+    at_the_end = plan_of(CURVED, {"stages.0.query.cuts": [20.0, longest]})
     shares = answer([5.0, 30.0, longest, longest], [1, 1, 1, 0], at_the_end)
     np.testing.assert_allclose(shares, [0.0, 0.25, 0.0, 0.25, 0.5, 0.0])
 
@@ -46,7 +45,7 @@ def test_replacing_a_record_moves_the_shares_by_no_more_than_claimed_and_some_mo
     before, moved = answer([5.0, 30.0, 90.0], [1, 0, 1]), []
     for time in (0.0, 20.0, 20.1, 50.0, 100.0):
         moved += [float(np.linalg.norm(answer([time, 30.0, 90.0], [event, 0, 1]) - before)) for event in (0, 1)]
-    assert max(moved) <= QUESTION.sensitivity(PLAN, 3)
+    assert max(moved) <= QUERY.sensitivity(PLAN, 3)
     assert max(moved) == pytest.approx(math.sqrt(2) / 3)
 
 
@@ -61,7 +60,7 @@ def test_replacing_a_record_moves_the_shares_by_no_more_than_claimed_and_some_mo
 )
 def test_what_is_no_time_or_no_event_is_refused(field: str, value: object, refusal: str) -> None:
     with pytest.raises(PlanError, match=refusal):
-        plan_of(CURVED, {f"stages.0.question.{field}": value})
+        plan_of(CURVED, {f"stages.0.query.{field}": value})
 
 
 @pytest.mark.parametrize("column", ["age", "ill"])

@@ -20,7 +20,7 @@ from ringfence.research.audit.attacks import (
     plan_at,
     success_limit,
 )
-from ringfence.silo.records import Records
+from ringfence.silo.records.records import Records
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The second accountant knows every question, sampling rule and channel, one after the other in one plan too."""
+"""The second accountant knows every query, sampling rule and channel, one after the other in one plan too."""
 
 from typing import Any, get_args
 
@@ -8,32 +8,36 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import seen_by
-from ringfence.audit.plans import SILO
-from ringfence.audit.shuffled_plans import OTHER, private_keys
-from ringfence.planning.one_question import one_question
+from ringfence.evidence.audit.plans import OTHER, SILO, private_keys
 from ringfence.planning.propose import make_plan
+from ringfence.planning.query_plans import make_single_stage_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.channels import Channel
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
-from ringfence.protocol.questions import (
+from ringfence.protocol import (
+    Channel,
     Comparison,
     Curvature,
     Evaluation,
     FeatureMeans,
     FeatureMoments,
+    Full,
     Gradient,
-    Moments,
+    Observer,
     PersonRule,
+    Plan,
     PreconditionedGradient,
-    Question,
+    Query,
+    Schema,
     SecondMoments,
+    SiloTerms,
+    Stage,
+    StageTerms,
     Statistics,
     SurvivalCurve,
+    pack,
+    parse_schema,
 )
-from ringfence.protocol.sampling import SAMPLING_NAMES, Full
-from ringfence.protocol.schema import Schema, TableColumns, parse_schema, without_target
+from ringfence.protocol.plan.sampling import SAMPLING_NAMES
+from ringfence.protocol.schema.schema import TableColumns, without_target
 from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
 from tests.support import rebuilt
 
@@ -51,12 +55,10 @@ PERSONS: dict[str, dict[str, Any]] = {
     "rows": {"person_rule": "rows", "rows_per_person": 7},
     "sum": {"person_rule": "sum"},
 }
-ASKED: list[Question] = [
+ASKED: list[Query] = [
     Curvature(),
     FeatureMeans(),
     FeatureMoments(),
-    Moments(),
-    Moments(bound="joint"),
     Evaluation(),
     Comparison(models=4, part="sizes"),
     Comparison(models=4, part="losses"),
@@ -75,14 +77,14 @@ def schema_with(target: str, **more: str) -> Schema:
     return parse_schema({"columns": columns, **more}, target="y")
 
 
-def asked_before(asked: Question, plan: Plan) -> Plan:
-    """The plan with a question of all records before its own stages, twice, at a cost that is not to be overlooked."""
+def asked_before(asked: Query, plan: Plan) -> Plan:
+    """The plan with a query of all records before its own stages, twice, at a cost that is not to be overlooked."""
 
     def more(terms: SiloTerms) -> SiloTerms:
         own = StageTerms(batch=terms.records, sigma=10.0 / terms.records)
         return terms.model_copy(update={"stages": (own, *terms.stages)})
 
-    first = Stage(question=asked, rounds=2, sampling=Full())
+    first = Stage(query=asked, rounds=2, sampling=Full())
     return rebuilt(plan, stages=(first, *plan.stages), silos=tuple(more(terms) for terms in plan.silos))
 
 
@@ -91,24 +93,27 @@ def claimed(plan: Plan, against: Observer = "anyone") -> float:
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)
-@pytest.mark.parametrize("target", ["label", "number"])
+@pytest.mark.parametrize("kind", ["label", "number", *PERSONS])
 @pytest.mark.parametrize("rule", RULES)
-def test_both_agree_on_every_question_before_rounds_of_every_sampling_rule(
-    rule: str, target: str, asked: Question
+def test_both_agree_on_every_query_before_rounds_of_every_sampling_rule_and_rule_for_persons(
+    rule: str, kind: str, asked: Query
 ) -> None:
-    request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule])
-    alone = make_plan(schema_with(target), [Member("clinic", 400, 1.0, DELTA)], request)
+    persons = PERSONS.get(kind, {})
+    request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule], **persons)
+    schema = schema_with("number", person="who") if persons else schema_with(kind)
+    alone = make_plan(schema, [Member("clinic", 400, 1.0, DELTA)], request)
     both = asked_before(asked, alone)
-    assert claimed(both) > 1.05 * claimed(alone), "the question must count for anything"
+    assert both.unit == ("person" if persons else "record")
+    assert persons or claimed(both) > 1.05 * claimed(alone), "the query must count for anything"
     assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
 
 
 def test_both_agree_on_a_survival_curve() -> None:
     number = {"type": "numeric", "lower": 0.0, "upper": 9.0}
     columns = {"days": number, "dose": number, "died": {"type": "boolean"}}
-    stage = Stage(question=CURVE, rounds=2, sampling=Full())
+    stage = Stage(query=CURVE, rounds=2, sampling=Full())
     data = without_target(TableColumns.model_validate({"columns": columns}, strict=False))
-    plan = one_question(stage, [Member("clinic", 400, 1.0, DELTA)], data=data, unit="record")
+    plan = make_single_stage_plan(stage, [Member("clinic", 400, 1.0, DELTA)], data=data, unit="record")
     assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
 
 
@@ -121,25 +126,12 @@ def test_both_agree_on_silos_that_take_turns(rule: str) -> None:
     assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("person_rule", PERSONS)
-def test_both_agree_on_persons_by_every_rule_for_their_rows(
-    person_rule: str, rule: str, asked: Curvature | Moments
-) -> None:
-    request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule], **PERSONS[person_rule])
-    alone = make_plan(schema_with("number", person="who"), [Member("clinic", 400, 1.0, DELTA)], request)
-    both = asked_before(asked, alone)
-    assert both.unit == "person"
-    assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
-
-
 @pytest.mark.parametrize("person_rule", [None, *PERSONS])
 def test_both_agree_on_gradients_along_axes_and_the_survey_before_them(person_rule: str | None) -> None:
     persons = {} if person_rule is None else {"person": "who"}
     request = PlanRequest(algorithm="preconditioned", **PERSONS.get(person_rule or "", {}))
     plan = make_plan(schema_with("number", **persons), [Member("clinic", 400, 1.0, DELTA)], request)
-    assert [stage.question.name for stage in plan.stages] == ["feature-moments", "preconditioned-gradient"]
+    assert [stage.query.name for stage in plan.stages] == ["feature-moments", "preconditioned-gradient"]
     assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
 
 
@@ -163,7 +155,7 @@ def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: 
 @pytest.mark.parametrize("against", ["server", "anyone"])
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
 @pytest.mark.parametrize("asked", [None, Curvature()], ids=str)
-def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_beside_a_question(
+def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_beside_a_query(
     sampling: Any, against: Observer, asked: Curvature | None
 ) -> None:
     request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, colluders=0, keys=private_keys(SILO).public())
@@ -174,12 +166,12 @@ def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_bes
     assert 0.9 * claimed(plan, against) < second <= claimed(plan, against)
 
 
-def test_no_question_sampling_rule_channel_or_rule_for_persons_is_left_out() -> None:
+def test_no_query_sampling_rule_channel_or_rule_for_persons_is_left_out() -> None:
     def names(kinds: Any) -> set[str]:
         return {kind.model_fields["name"].default for kind in get_args(get_args(kinds)[0])}
 
-    trained: list[Question] = [Gradient(clip=1.0), PreconditionedGradient()]
-    assert {question.name for question in [*ASKED, *trained, CURVE]} == names(Question)
+    trained: list[Query] = [Gradient(clip=1.0), PreconditionedGradient()]
+    assert {query.name for query in [*ASKED, *trained, CURVE]} == names(Query)
     assert {wishes.get("sampling", "phased") for wishes in RULES.values()} == set(SAMPLING_NAMES)
     assert names(Channel) == {"own-noise", "shuffler"}
     assert set(PERSONS) == set(get_args(PersonRule))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ringfence.audit.game import LOCAL_SGD, audit
-from ringfence.audit.mechanisms import MECHANISMS
-from ringfence.audit.plans import AuditQuestion
 from ringfence.errors import AccountingError
+from ringfence.evidence.audit.game import LOCAL_SGD, audit
+from ringfence.evidence.audit.mechanisms import MECHANISMS
+from ringfence.evidence.audit.plans import AuditQuery
 from ringfence.research.audit import truth
 from ringfence.research.audit.second import (
     INTERVAL,
@@ -24,30 +24,30 @@ from ringfence.research.audit.second import (
 )
 from ringfence.research.audit.truth import Truth, reproduce_truth, truth_of
 
-QUESTIONS = [AuditQuestion(0.5, 1e-6, 1000, 30), AuditQuestion(3.0, 1e-5, 64, 4), AuditQuestion(8.0, 1e-4, 200, 1)]
+QUERIES = [AuditQuery(0.5, 1e-6, 1000, 30), AuditQuery(3.0, 1e-5, 64, 4), AuditQuery(8.0, 1e-4, 200, 1)]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: f"epsilon {question.epsilon}")
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: f"epsilon {query.epsilon}")
 @pytest.mark.parametrize("name", [*MECHANISMS, LOCAL_SGD])
-def test_two_accountants_agree_on_every_kind_of_plan(name: str, question: AuditQuestion) -> None:
-    found = truth_of(name, question)
+def test_two_accountants_agree_on_every_kind_of_plan(name: str, query: AuditQuery) -> None:
+    found = truth_of(name, query)
     found.require_agreement()
     if found.is_bound:  # on the safe side, and not by much
         assert 0.95 * found.claimed < found.second < found.claimed
         return
-    assert found.claimed == pytest.approx(question.epsilon, rel=1e-4)
+    assert found.claimed == pytest.approx(query.epsilon, rel=1e-4)
     assert found.disagreement < 1e-3
 
 
 def test_accountants_that_disagree_stop_everything() -> None:
-    found = truth_of("full", QUESTIONS[1])
+    found = truth_of("full", QUERIES[1])
     with pytest.raises(AccountingError, match="one of them is wrong"):
         dataclasses.replace(found, second=1.02 * found.second).require_agreement()
 
 
 @pytest.mark.parametrize("factor", [1.001, 0.89])
 def test_a_bound_must_be_above_the_truth_and_near_it(factor: float) -> None:
-    found = Truth("shuffled", QUESTIONS[1], claimed=3.0, second=3.0 * factor, is_bound=True)
+    found = Truth("shuffled", QUERIES[1], claimed=3.0, second=3.0 * factor, is_bound=True)
     with pytest.raises(AccountingError, match="one of them is wrong"):
         found.require_agreement()
 
@@ -65,7 +65,7 @@ def test_counts_are_composed_as_their_definition_says() -> None:
 
 
 def test_the_second_accountant_notices_half_of_the_coins() -> None:
-    [plan] = MECHANISMS["shuffled"].plans(QUESTIONS[1])
+    [plan] = MECHANISMS["shuffled"].plans(QUERIES[1])
     found = counts(plan, "server")
     fewer = dataclasses.replace(found, coins=found.coins // 2)
     assert second_epsilon_of_counts(fewer, 1e-5) > 1.3 * second_epsilon_of_counts(found, 1e-5)
@@ -73,7 +73,7 @@ def test_the_second_accountant_notices_half_of_the_coins() -> None:
 
 
 def test_the_second_accountant_notices_half_of_the_noise() -> None:
-    [plan] = MECHANISMS["fixed"].plans(QUESTIONS[1])
+    [plan] = MECHANISMS["fixed"].plans(QUERIES[1])
     [release] = releases(plan)
     twice = Release(2 * release.shift, release.count, release.rate, release.fixed_size)
     assert second_epsilon([twice], 1e-5) > 2 * second_epsilon([release], 1e-5)
@@ -83,7 +83,7 @@ def test_an_effort_is_a_multiple_of_the_usual_runs_and_the_page_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A silo that keeps its claim is refuted with probability 1e-6 at most."""
-    monkeypatch.setattr(truth, "grid", lambda: [("full", QUESTIONS[1])])
+    monkeypatch.setattr(truth, "grid", lambda: [("full", QUERIES[1])])
     monkeypatch.setattr(truth, "audit", partial(audit, false_alarm=1e-6 / 2))
     text = reproduce_truth(tmp_path / "results", effort=0.01).read_text()
     assert "ringfence reproduce privacy-truth --out results --effort 0.01\n" in text

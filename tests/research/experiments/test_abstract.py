@@ -4,8 +4,7 @@ import pytest
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.losses import Hinge, Logistic, Loss, Softmax, Squared
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import Geometry, Hinge, Logistic, Loss, Softmax, Squared
 from ringfence.research.experiments.abstract import schema_of
 
 

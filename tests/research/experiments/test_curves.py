@@ -8,8 +8,7 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.sampling import run_events
-from ringfence.protocol.losses import Logistic, Squared
-from ringfence.protocol.schema import Geometry
+from ringfence.protocol import Geometry, Logistic, Squared
 from ringfence.research.experiments import curves
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
 from ringfence.research.theory import paper
@@ -48,11 +47,6 @@ def test_the_tuned_curve_falls_with_epsilon_towards_the_optimum(numeric: bool) -
     assert strong.error < best.error + 0.1
     assert strong.training_loss >= best.training_loss - 1e-5
     assert (weak.true_epsilon, strong.true_epsilon) == (0.05, 20.0)
-
-
-def test_the_untuned_curve_runs_exactly_one_setting_and_is_usable() -> None:
-    (point,) = curves.ringfence_untuned(problem(), [4.0], seed=0, repeats=2)
-    assert point.error < 0.2
 
 
 def test_the_paper_s_curve_is_labelled_with_the_epsilon_that_its_noise_truly_gives() -> None:

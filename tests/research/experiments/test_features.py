@@ -1,6 +1,5 @@
 """`ringfence reproduce features` runs from images to the page, with public images that nobody holds."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +9,9 @@ import pytest
 from ringfence.research import datasets
 from ringfence.research.experiments import features
 from ringfence.research.experiments.features_page import ALIKE, SKEWED
-from ringfence.research.experiments.reproduce import reproduce
+from tests.research.rehearsals import DATA, cells, needs_data, rehearse
 
-DATA = Path(os.environ.get("RINGFENCE_DATA", Path(__file__).parents[3] / "shared" / "data"))
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the data sets are not here: set RINGFENCE_DATA to their folder"
-)
+pytestmark = needs_data
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +24,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def test_a_rehearsal_writes_page_figure_and_cells_and_then_has_nothing_left_to_do(tmp_path: Path) -> None:
-    page = reproduce("features", tmp_path, data_dir=DATA, quick=True).read_text()
-    assert f"ringfence reproduce features --out {tmp_path.name} --quick" in page
+    page = rehearse("features", tmp_path, "features", data_dir=DATA)
     assert "| nobody, through real gates | 3 | 3.0000 |" in page  # the ledgers charged what was promised
-    for name in ("features.svg", "features.png", "cells.csv"):
-        assert (tmp_path / name).is_file()
-    assert len((tmp_path / "cells.csv").read_text().splitlines()) == 1 + len(features.wanted(quick=True))
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    reproduce("features", tmp_path, data_dir=DATA, quick=True)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert cells(tmp_path) == len(features.wanted(quick=True))
 
 
 def test_images_are_encoded_as_the_schema_says_and_kept_in_the_cache(own_cache: Path) -> None:

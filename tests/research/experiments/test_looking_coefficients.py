@@ -13,5 +13,5 @@ def test_in_every_design_intervals_hold_and_are_less_than_three_times_as_long_as
     assert len(rows) == 8
     for row in rows:
         assert row["least_coverage"] >= binom.ppf(1e-6 / 48, runs, 0.93) / runs
-        assert row["cannot_be_told"] == 0
+        assert row["unreported"] == 0
         assert row["inflation"] is None or row["inflation"] < 3

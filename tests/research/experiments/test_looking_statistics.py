@@ -1,6 +1,6 @@
 """Errors and coverage of statistics are measured on what a real plan answers."""
 
-from ringfence.research.experiments.looking_statistics import section, statistics_rows
+from ringfence.research.experiments.looking_statistics import statistics_rows
 
 
 def test_every_statistic_is_measured_of_one_silo_and_of_all_with_its_interval() -> None:
@@ -12,9 +12,3 @@ def test_every_statistic_is_measured_of_one_silo_and_of_all_with_its_interval() 
     for row in rows:
         assert 0 < row.half_length < 50
         assert 0 <= row.covers_records <= 1
-
-
-def test_the_section_says_how_it_was_measured() -> None:
-    text = section(True, lambda done, total: None)
-    assert "4 silos of 1000 records, epsilon 1, delta 1e-06" in text
-    assert "| share | all silos |" in text

@@ -1,31 +1,19 @@
 """`ringfence reproduce personal` runs from the gates to the page."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ringfence.research.experiments import personal
-from ringfence.research.experiments.reproduce import reproduce
-
-DATA = Path(os.environ.get("RINGFENCE_DATA", Path(__file__).parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the data sets are not here: set RINGFENCE_DATA to their folder"
-)
+from tests.research.rehearsals import DATA, cells, needs_data, rehearse
 
 
 @needs_data
 def test_a_rehearsal_writes_page_figure_and_cells_and_then_has_nothing_left_to_do(tmp_path: Path) -> None:
-    page = reproduce("personal", tmp_path, data_dir=DATA, quick=True).read_text()
-    assert f"ringfence reproduce personal --out {tmp_path.name} --quick" in page
+    page = rehearse("personal", tmp_path, "personal", data_dir=DATA)
     assert "| 6 | 6.0000 |" in page  # the ledgers charged what was promised
-    for name in ("personal.svg", "personal.png", "cells.csv"):
-        assert (tmp_path / name).is_file()
-    assert len((tmp_path / "cells.csv").read_text().splitlines()) == 1 + len(personal.wanted("obesity", quick=True))
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    reproduce("personal", tmp_path, data_dir=DATA, quick=True)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert cells(tmp_path) == len(personal.wanted("obesity", quick=True))
 
 
 @needs_data

@@ -1,6 +1,5 @@
 """`ringfence reproduce` runs from the data to the page, and resumes."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -9,24 +8,13 @@ import pytest
 from ringfence.errors import PlanError
 from ringfence.research.experiments import insurance, mnist, obesity
 from ringfence.research.experiments.reproduce import reproduce
-
-DATA = Path(os.environ.get("RINGFENCE_DATA", Path(__file__).parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the data sets are not here: set RINGFENCE_DATA to their folder"
-)
+from tests.research.rehearsals import DATA, cells, needs_data, rehearse
 
 
 @needs_data
 def test_a_rehearsal_writes_every_cell_the_figures_and_the_page_and_then_has_nothing_left_to_do(tmp_path: Path) -> None:
-    page = reproduce("insurance", tmp_path, data_dir=DATA, quick=True)
-    made = {path.name for path in tmp_path.iterdir()}
-    assert {"index.md", "error.png", "error.svg", "training-loss.png", "training-loss.svg", "cells.csv"} <= made
-    assert "ringfence reproduce insurance" in page.read_text()
-    lines = (tmp_path / "cells.csv").read_text().splitlines()
-    assert len(lines) == 1 + 2 * (4 * 2 + 3)  # two trials of four private curves at two epsilons and three others
-    before = (tmp_path / "cells-quick.jsonl").read_bytes()
-    reproduce("insurance", tmp_path, data_dir=DATA, quick=True)
-    assert (tmp_path / "cells-quick.jsonl").read_bytes() == before
+    rehearse("insurance", tmp_path, "error", "training-loss", data_dir=DATA)
+    assert cells(tmp_path) == 2 * (4 * 2 + 3)  # two trials of four private curves at two epsilons and three others
 
 
 @needs_data

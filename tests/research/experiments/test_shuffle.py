@@ -1,7 +1,6 @@
 """`ringfence reproduce shuffle` runs from the plans to the page, and says where its goal was missed."""
 
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.research.experiments import shuffle, shuffle_page, synthetic, trust
-from ringfence.research.experiments.reproduce import reproduce
 from ringfence.research.experiments.shuffle_page import Cost, ShuffleResults
 from ringfence.research.experiments.synthetic import DIFFERENT
 from ringfence.research.experiments.trust import (
@@ -26,28 +24,16 @@ from ringfence.research.experiments.trust import (
     Method,
 )
 from ringfence.simulation.cells import Row
-
-DATA = Path(os.environ.get("RINGFENCE_DATA", Path(__file__).parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the data sets are not here: set RINGFENCE_DATA to their folder"
-)
+from tests.research.rehearsals import DATA, cells, needs_data, rehearse
 
 
 def test_a_rehearsal_writes_page_figure_and_cells_and_then_has_nothing_left_to_do(tmp_path: Path) -> None:
-    page = reproduce("shuffle", tmp_path, quick=True).read_text()
-    assert f"ringfence reproduce shuffle --out {tmp_path.name} --quick" in page
-    for name in ("excess-risk.svg", "excess-risk.png", "cells.csv"):
-        assert (tmp_path / name).is_file()
+    page = rehearse("shuffle", tmp_path, "excess-risk")
     for method in METHODS.values():
         assert f"| {method.algorithm} | {shuffle_page.NAMES[method.trust]} |" in page
     assert "proves no more" in page  # one message per silo
     assert "| seconds per round |" in page
-    lines = (tmp_path / "cells.csv").read_text().splitlines()
-    assert len(lines) == 1 + len(list(shuffle.wanted(quick=True)))
-
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    reproduce("shuffle", tmp_path, quick=True)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert cells(tmp_path) == len(list(shuffle.wanted(quick=True)))
 
 
 @needs_data

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -13,11 +14,8 @@ from ringfence.planning import loss_bounds
 from ringfence.planning.problem import Problem
 from ringfence.research.theory import bounds, conversions, lower_bounds, population, prescriptions
 from ringfence.research.theory.prescriptions import Unbalanced
+from tests.research.theory.worked import STRONG, WORKED
 
-WORKED = Problem(
-    silos=25, records=1238, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=1.0, delta=1 / 1238**2, smoothness=0.25
-)
-STRONG = replace(WORKED, strong_convexity=0.1)
 SOME = {"available": 12.0}
 CROWD = replace(WORKED, silos=100, delta=1e-9)
 ELL = math.log(1238**2)
@@ -175,11 +173,6 @@ def test_lower_bounds_lie_below_upper_bounds() -> None:
         assert lower_bounds.empirical(problem) <= bounds.empirical(problem)
 
 
-def test_with_one_silo_the_lower_bound_is_the_central_one() -> None:
-    alone = replace(WORKED, silos=1)
-    assert lower_bounds.population(alone) == lower_bounds.central_population(alone)
-
-
 def test_compositionality_weakens_the_lower_bound_by_its_square_or_fourth_power() -> None:
     for problem, power in ((CROWD, 2), (replace(CROWD, strong_convexity=0.1), 4)):
         assert lower_bounds.empirical(problem, compositionality=3.0) == pytest.approx(
@@ -203,20 +196,14 @@ def test_compositionality_weakens_the_lower_bound_by_its_square_or_fourth_power(
         (lower_bounds.population, replace(CROWD, available=50.0), "all silos answer"),
         (lower_bounds.empirical, replace(CROWD, epsilon=11.0), "√N"),
         (lower_bounds.central_population, replace(CROWD, delta=1e-4), r"1/\(nN\)"),
+        (partial(lower_bounds.population, round_epsilon=0.01), CROWD, "rounds of epsilon at most 1/n"),
+        (partial(lower_bounds.population, rounds=100, round_delta=1e-6), CROWD, "delta at most"),
+        (partial(lower_bounds.population, round_epsilon=1 / 1238), CROWD, "145 silos"),
     ],
 )
 def test_a_bound_refuses_what_its_theorem_does_not_cover(bound: Bound, problem: Problem, words: str) -> None:
     with pytest.raises(PlanError, match=words):
         bound(problem)
-
-
-def test_the_lower_bound_asks_for_small_rounds() -> None:
-    with pytest.raises(PlanError, match="rounds of epsilon at most 1/n"):
-        lower_bounds.population(CROWD, round_epsilon=0.01)
-    with pytest.raises(PlanError, match="delta at most"):
-        lower_bounds.population(CROWD, rounds=100, round_delta=1e-6)
-    with pytest.raises(PlanError, match="145 silos"):
-        lower_bounds.population(CROWD, round_epsilon=1 / 1238)
 
 
 def test_stability() -> None:

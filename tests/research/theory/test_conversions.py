@@ -1,6 +1,7 @@
 """Conversions between privacy statements: against exact small cases, and the paper's claims about its own examples."""
 
 import math
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -13,17 +14,12 @@ from ringfence.research.theory import conversions
 from ringfence.research.theory.conversions import Availability, EpsilonDelta
 
 
-def test_a_silo_s_guarantee_is_everybody_s() -> None:
-    assert conversions.central(1.0, 1e-6) == (1.0, 1e-6)
-
-
 def test_a_group_of_one_is_a_record_and_a_whole_silo_is_rarely_protected() -> None:
+    assert conversions.central(1.0, 1e-6) == (1.0, 1e-6)
     assert conversions.group(0.5, 1e-6, 1) == EpsilonDelta(0.5, 1e-6)
     assert conversions.group(0.5, 1e-6, 3) == pytest.approx((1.5, 3 * math.e * 1e-6))
     assert conversions.user_level(1.0, 1e-6, 1000) == (1000.0, 1.0)
     assert conversions.user_level(0.001, 1e-9, 1000) == pytest.approx((1.0, 1000 * math.exp(0.999) * 1e-9))
-    with pytest.raises(AccountingError, match="size"):
-        conversions.group(1.0, 1e-6, 0)
 
 
 @pytest.mark.parametrize("size", [2, 5])
@@ -40,23 +36,12 @@ def test_the_split_of_a_budget_over_rounds_composes_back() -> None:
         whole = conversions.advanced_composition([each.epsilon] * rounds, [each.delta] * rounds, delta / 2)
         assert whole.epsilon <= epsilon
         assert whole.delta == pytest.approx(delta)
-    with pytest.raises(AccountingError, match="2 ln"):
-        conversions.per_round(30.0, 1e-6, 7)
-
-
-def test_advanced_composition_refuses_half_a_description() -> None:
-    with pytest.raises(AccountingError, match="same length"):
-        conversions.advanced_composition([1.0, 1.0], [1e-6], 1e-6)
-    with pytest.raises(AccountingError, match="slack"):
-        conversions.advanced_composition([1.0], [1e-6], 0.0)
 
 
 def test_the_short_form_of_composition_is_an_upper_bound() -> None:
     parts = [0.05, 0.9, 1.0]
     exact = conversions.advanced_composition(parts, [0.0] * 3, 1e-6)
     assert exact.epsilon <= conversions.local_to_central(parts, 1e-6)
-    with pytest.raises(AccountingError, match="at most 1"):
-        conversions.local_to_central([1.1], 1e-6)
 
 
 def test_subsampling_beats_the_paper_s_simple_form() -> None:
@@ -65,8 +50,6 @@ def test_subsampling_beats_the_paper_s_simple_form() -> None:
             sampled = conversions.subsampled(epsilon, 1e-6, rate)
             assert sampled.epsilon <= min(epsilon, 2 * rate * epsilon)
     assert conversions.subsampled(2.0, 1e-6, 1.0) == pytest.approx((2.0, 1e-6))
-    with pytest.raises(AccountingError, match="sampling rate"):
-        conversions.subsampled(1.0, 1e-6, 0.0)
 
 
 def test_subsampled_randomized_response_is_exact() -> None:
@@ -84,8 +67,6 @@ def test_total_variation_and_deletion() -> None:
 
 
 def test_shuffling_needs_many_silos_or_a_tiny_epsilon() -> None:
-    with pytest.raises(AccountingError, match="proved to help only if"):
-        conversions.shuffled_round(0.01, 0.0, records=100, silos=25, slack=1e-6)
     hidden = conversions.shuffled_round(0.005, 0.0, records=100, silos=10_000, slack=1e-6)
     assert hidden.epsilon < 0.005
     assert hidden.delta == 1e-6
@@ -126,12 +107,8 @@ def test_rounds_after_a_shuffler() -> None:
     single = conversions.shuffled_round(0.005, 1e-14, records=100, silos=5000, slack=5e-9)
     assert single.epsilon < run.epsilon < 10 * single.epsilon * 3
     assert run.delta == pytest.approx(10 * single.delta + 5e-8)
-    with pytest.raises(AccountingError, match="less than"):
-        conversions.shuffled_run([0.005], [1e-5], records=100, silos=5000)
     order = conversions.shuffled_order(1.0, 1e-14, records=100, silos=5000, compositionality=2.0)
     assert order == pytest.approx(4 * math.log(1 / (5e5 * 1e-14)) / math.sqrt(5000))
-    with pytest.raises(AccountingError, match="√N"):
-        conversions.shuffled_order(100.0, 1e-14, records=100, silos=5000)
 
 
 def test_compositionality_of_one_pass_is_the_root_of_its_rounds() -> None:
@@ -142,8 +119,6 @@ def test_randomized_response_is_a_distribution_with_the_promised_ratio() -> None
     keep, other = conversions.randomized_response(5, 1.3)
     assert keep + 4 * other == pytest.approx(1.0)
     assert keep / other == pytest.approx(math.exp(1.3))
-    with pytest.raises(AccountingError, match="at least 2"):
-        conversions.randomized_response(1, 1.0)
 
 
 def transcript(secret: int, answers: tuple[int, ...], universe: int, epsilon: float) -> float:
@@ -197,16 +172,30 @@ def test_m_is_a_harmonic_mean() -> None:
     assert conversions.independent(3, 1.0).harmonic == pytest.approx(3.0)
 
 
-def test_availability_must_be_a_distribution_over_answered_rounds() -> None:
-    with pytest.raises(PlanError, match="At least one silo"):
-        Availability({0: 0.5, 1: 0.5})
-    with pytest.raises(PlanError, match="add up to 1"):
-        Availability({1: 0.5, 2: 0.4})
-    with pytest.raises(PlanError, match="probability above 0"):
-        conversions.independent(5, 0.0)
-
-
 def test_thousands_of_silos_that_answer_by_chance_are_counted_without_overflow() -> None:
     many = conversions.independent(5000, 0.5)
     assert many.mean == pytest.approx(2500)
     assert 2499 < many.harmonic < 2500
+
+
+@pytest.mark.parametrize(
+    ("convert", "words"),
+    [
+        (lambda: conversions.group(1.0, 1e-6, 0), "size"),
+        (lambda: conversions.per_round(30.0, 1e-6, 7), "2 ln"),
+        (lambda: conversions.advanced_composition([1.0, 1.0], [1e-6], 1e-6), "same length"),
+        (lambda: conversions.advanced_composition([1.0], [1e-6], 0.0), "slack"),
+        (lambda: conversions.local_to_central([1.1], 1e-6), "at most 1"),
+        (lambda: conversions.subsampled(1.0, 1e-6, 0.0), "sampling rate"),
+        (lambda: conversions.shuffled_round(0.01, 0.0, records=100, silos=25, slack=1e-6), "proved to help only if"),
+        (lambda: conversions.shuffled_run([0.005], [1e-5], records=100, silos=5000), "less than"),
+        (lambda: conversions.shuffled_order(100.0, 1e-14, records=100, silos=5000), "√N"),
+        (lambda: conversions.randomized_response(1, 1.0), "at least 2"),
+        (lambda: Availability({0: 0.5, 1: 0.5}), "At least one silo"),
+        (lambda: Availability({1: 0.5, 2: 0.4}), "add up to 1"),
+        (lambda: conversions.independent(5, 0.0), "probability above 0"),
+    ],
+)
+def test_what_no_theorem_covers_is_refused(convert: Callable[[], object], words: str) -> None:
+    with pytest.raises((AccountingError, PlanError), match=words):
+        convert()

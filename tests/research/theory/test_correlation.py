@@ -90,9 +90,3 @@ def test_a_workload_needs_a_finite_number_for_every_row(workload: Floats) -> Non
 def test_a_power_outside_zero_to_one_is_refused(theta: float) -> None:
     with pytest.raises(AccountingError, match="theta must be"):
         prefix_sum_noise(theta, 5)
-
-
-@pytest.mark.parametrize("rows", [0, -1, True])
-def test_rows_must_be_counted(rows: int) -> None:
-    with pytest.raises(AccountingError, match="rows must be"):
-        prefix_sum_noise(0.5, rows)

@@ -13,12 +13,9 @@ from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
 from ringfence.planning.problem import Problem
 from ringfence.research.theory import population
+from tests.research.theory.worked import WORKED
 
 Floats = NDArray[np.float64]
-
-WORKED = Problem(
-    silos=25, records=1238, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=1.0, delta=1 / 1238**2, smoothness=0.25
-)
 
 
 def largest_move(step: float, rounds: int, ridge: float) -> float:
@@ -47,14 +44,6 @@ def test_a_replaced_record_moves_minibatch_sgd_by_no_more_than_our_bound_with_al
     assert 0.5 * ours < move <= ours  # L = 1: the move bounds the change of every loss
     strong = population.minibatch_strong_stability(lipschitz=1.0, strong_convexity=0.5, records=2, silos=3)
     assert largest_move(step, rounds, 0.5) <= strong
-
-
-def test_the_paper_s_stability_has_the_available_silos_in_place_of_all() -> None:
-    known = {"lipschitz": 1.0, "smoothness": 1.0, "step": 0.5, "rounds": 10, "records": 100}
-    ours = population.minibatch_stability(silos=20, **known)  # type: ignore[arg-type]
-    assert population.minibatch_stability(silos=5, **known) == pytest.approx(4 * ours)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="at most 1/β = 1"):
-        population.minibatch_stability(silos=20, **{**known, "step": 1.1})  # type: ignore[arg-type]
 
 
 def test_the_step_minimises_the_population_bound() -> None:

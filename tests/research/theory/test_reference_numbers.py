@@ -61,9 +61,9 @@ def test_noise_that_gives_exactly_epsilon_in_thousandths_of_the_clip(
             sampling, records=N, batch=records_in_batch, rounds=R, clip=1.0, epsilon=epsilon, delta=DELTA
         )
 
-    question = {"records": N, "rounds": R, "clip": 1.0, "epsilon": epsilon, "delta": DELTA}
-    assert 1000 * paper.practical_noise(batch=batch, **question).sigma == three_digits(practical)  # type: ignore[arg-type]
-    assert 1000 * paper.theorem_noise(batch=N, **question).sigma == three_digits(theorem)  # type: ignore[arg-type]
+    query = {"records": N, "rounds": R, "clip": 1.0, "epsilon": epsilon, "delta": DELTA}
+    assert 1000 * paper.practical_noise(batch=batch, **query).sigma == three_digits(practical)  # type: ignore[arg-type]
+    assert 1000 * paper.theorem_noise(batch=N, **query).sigma == three_digits(theorem)  # type: ignore[arg-type]
     assert exact("full", N) == three_digits(full)
     assert exact("fixed", batch) == three_digits(fixed)
     assert exact("poisson", batch) == three_digits(poisson)

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from ringfence.protocol.messages import Answer, RefusalReason, RoundRequest, SealedUpdate
-from ringfence.server.channels import receiving
+from ringfence.protocol import Answer, RefusalReason, RoundRequest, SealedUpdate
+from ringfence.server.channels import RECEIVERS
 from ringfence.server.channels.own_noise import mean_update
 from tests.server.quadratics import make_plan, refuse, update
 from tests.server.surveyed import surveyed
@@ -41,13 +41,15 @@ def test_the_update_is_unbiased_over_all_sets_of_silos_that_may_answer(answering
     np.testing.assert_allclose(np.mean(updates, axis=0), np.array(shares) @ vectors, rtol=1e-12)
 
 
-def test_an_answer_must_have_the_length_of_its_own_stage_s_question_and_numbers_to_compute_with() -> None:
+def test_an_answer_must_have_the_length_of_its_own_stage_s_query_and_numbers_to_compute_with() -> None:
     plan = surveyed(dimension=2)
     digest = plan.digest()
 
     def is_usable(number: int, vector: list[float]) -> bool:
         request, channel = RoundRequest.at(digest, number, np.zeros(2)), plan.stages[number].channel
-        return receiving(channel).is_usable(channel, plan, number, request, update(request, "s0", np.array(vector)))
+        return RECEIVERS[type(channel)].is_usable(
+            channel, plan, number, request, update(request, "s0", np.array(vector))
+        )
 
     assert is_usable(0, [0.5])
     assert is_usable(1, [0.5, -0.5])
@@ -64,10 +66,10 @@ def test_an_answer_of_another_kind_is_not_used() -> None:
     sealed = SealedUpdate(plan=plan.digest(), round=0, silo="s0", envelope="AAAA", signature="0" * 128)
     others: list[Answer] = [refuse(request, "s0", RefusalReason.BUDGET), sealed]
     for answer in others:
-        assert not receiving(channel).is_usable(channel, plan, 0, request, answer)
+        assert not RECEIVERS[type(channel)].is_usable(channel, plan, 0, request, answer)
 
 
 def test_without_an_answer_there_is_no_mean() -> None:
     plan = make_plan()
     channel = plan.stages[0].channel
-    assert receiving(channel).mean(channel, plan, 0, {}, None) is None
+    assert RECEIVERS[type(channel)].mean(channel, plan, 0, {}, None) is None

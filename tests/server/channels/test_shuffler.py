@@ -11,11 +11,12 @@ import pytest
 from scipy.stats import chi2
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.protocol.messages import Batch
-from ringfence.sealed_sums import sealing, shares
+from ringfence.protocol import Batch
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.server.channels import Totals
 from ringfence.server.channels.shuffler import mean_of_totals, read_batch
-from tests.sealed_sums.shuffled_federation import Federation, federation, numbers_of, shuffle_of
+from ringfence.shuffler import sealing, shares
+from tests.shuffler.shuffled_federation import Federation, federation, numbers_of, shuffle_of
 from tests.support import MakePlan, clip_of
 
 FALSE_ALARM = 1e-6
@@ -40,7 +41,7 @@ def sealed_counts(made: Federation, numbers: Sequence[int], round: int = 0) -> b
     """A batch of one silo with these numbers and two with zeros, as if all had sealed them."""
     shuffle, digest = shuffle_of(made.plan), made.plan.digest()
     held = [np.array(numbers), *np.zeros((2, numbers_of(made.plan)), np.int64)]
-    messages = [message for own in held for message in shares.split(shuffle, own)]
+    messages = [message for own in held for message in shares.make_shares(shuffle, own)]
     joined = b"".join(sealing.seal_messages(shuffle.server_key, digest, round, messages))
     return Batch(plan=digest, round=round, silos=3, messages=base64.b64encode(joined).decode()).to_bytes()
 
@@ -79,7 +80,7 @@ def test_a_batch_of_another_plan_or_round_is_not_used(made: Federation) -> None:
 def test_a_batch_that_is_cut_or_changed_is_not_used(made: Federation) -> None:
     batch = made.batch(0)
     content = base64.b64decode(Batch.from_bytes(batch).messages)
-    size = shuffle_of(made.plan).message_bytes + sealing.SEALED_EXTRA
+    size = shuffle_of(made.plan).message_bytes + SEALED_EXTRA
 
     def with_messages(messages: bytes, **changes: Any) -> bytes:
         return rewritten(batch, messages=base64.b64encode(messages).decode(), **changes)

@@ -7,22 +7,18 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from ringfence.protocol.algorithms import Accelerated
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Curvature
-from ringfence.server.learned import Findings
-from ringfence.server.questions import curvature
+from ringfence.protocol import Accelerated, Answer, Curvature, FloatArray, Plan, RoundRequest
+from ringfence.server.queries import curvature
 from ringfence.server.rounds import run
+from ringfence.server.state import Findings
 from tests.server.quadratics import make_plan, update
 from tests.server.surveyed import FALSE_ALARM, GRADIENTS, SHARES, answers_at, curved, found, surveyed
 
 
 def smoothness(plan: Plan, findings: Findings) -> float:
-    question = plan.stages[0].question
-    assert isinstance(question, Curvature)
-    return curvature.smoothness(question, plan, findings)
+    query = plan.stages[0].query
+    assert isinstance(query, Curvature)
+    return curvature.smoothness(query, plan, findings)
 
 
 def second_moments(random: np.random.Generator, dimension: int = 2) -> list[FloatArray]:

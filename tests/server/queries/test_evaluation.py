@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 from ringfence import Member, PlanRequest, Silo, make_plan, train
-from ringfence.metrics.evaluate import report
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan, Stage, StageTerms
-from ringfence.protocol.questions import Evaluation
-from ringfence.protocol.sampling import Full
-from ringfence.protocol.schema import parse_schema
-from ringfence.server.learned import Answers, Learned
-from ringfence.server.questions.evaluation import Evaluations, argument, receive
-from ringfence.silo.records import Records
-from ringfence.silo.review import reveals
+from ringfence.estimates.evaluation import evaluation_report
+from ringfence.protocol import Evaluation, Full, Plan, Stage, StageTerms, pack, parse_schema
+from ringfence.server.queries.evaluation import EvaluationFindings, argument, receive
+from ringfence.server.state import RoundAnswers, ServerState
+from ringfence.silo.operator.review import reveals
+from ringfence.silo.records.records import Records
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 LABEL = {"type": "categorical", "categories": ["no", "yes"]}
@@ -29,11 +25,11 @@ def records(seed: int) -> Records:
     return Records(SCHEMA, features, np.where(features[:, 0] + 0.2 * random.normal(size=COUNT) > 0, 1.0, -1.0))
 
 
-def evaluating(question: Evaluation, rounds: int = 2) -> Plan:
+def evaluating(query: Evaluation, rounds: int = 2) -> Plan:
     """A plan that trains and then asks; every silo allows as much as that costs."""
     members = [Member(name, COUNT, epsilon=5.0, delta=1e-6) for name in ("north", "south")]
     plan = make_plan(SCHEMA, members, PlanRequest(rounds=3, survey=False))
-    stage = Stage(question=question, rounds=rounds, sampling=Full())
+    stage = Stage(query=query, rounds=rounds, sampling=Full())
     silos = []
     for terms in plan.silos:
         (claim,) = terms.guarantees
@@ -48,36 +44,36 @@ def test_a_trained_model_is_evaluated_through_real_gates_and_the_operator_is_tol
     plan, data = evaluating(Evaluation()), {"north": records(1), "south": records(2)}
     result = train(plan, {name: Silo(own, tmp_path / f"{name}.ledger") for name, own in data.items()})
     found = result.findings["evaluation"]
-    assert isinstance(found, Evaluations)
-    assert [len(one.heard) for one in found.rounds] == [2, 2]
-    told = report(Evaluation(), plan, found.rounds)
+    assert isinstance(found, EvaluationFindings)
+    assert [len(one.answers) for one in found.rounds] == [2, 2]
+    told = evaluation_report(Evaluation(), plan, found.rounds)
     for name, own in data.items():
         exact = result.model.evaluate(own.features, own.targets)["accuracy"]
         # Noise of 1e-4 on means; the accuracy's is below 2e-4, of which this is far more than five deviations.
-        assert told.silos[name].figure("accuracy").value == pytest.approx(exact, abs=2e-3)
+        assert told.silos[name].metric("accuracy").value == pytest.approx(exact, abs=2e-3)
     assert "how well a model that the server names predicts 'ill'" in " ".join(reveals(plan, plan.silos[0]))
     assert told.together.sentences()[0].startswith("accuracy ")
 
 
 def test_the_second_round_s_ruler_is_drawn_by_the_first_and_the_plan_s_weights_are_asked_about() -> None:
     weights = np.array([0.5, -0.25, 0.0])
-    question = Evaluation(weights=pack(weights))
-    plan = evaluating(question)
-    learned, step = Learned.nothing(plan), plan.steps
-    first = argument(question, learned, step)
-    assert question.read(plan, first).weights.tolist() == weights.tolist()
-    answer = np.zeros(question.length(plan))
-    learned = receive(question, learned, Answers(1, 0, step, ["north"], answer, {"north": answer}))
-    second = argument(question, learned, step + 1)
-    assert question.accepts(plan, second)
-    asked = [question.read(plan, one) for one in (first, second)]
+    query = Evaluation(weights=pack(weights))
+    plan = evaluating(query)
+    learned, step = ServerState.initial(plan), plan.steps
+    first = argument(query, learned, step)
+    assert query.read(plan, first).weights.tolist() == weights.tolist()
+    answer = np.zeros(query.length(plan))
+    learned = receive(query, learned, RoundAnswers(1, 0, step, ["north"], answer, {"north": answer}))
+    second = argument(query, learned, step + 1)
+    assert query.accepts(plan, second)
+    asked = [query.read(plan, one) for one in (first, second)]
     assert asked[0].shares["loss"] == 0 < asked[1].shares["loss"]
-    assert asked[0].ruler["scores"].tolist() != asked[1].ruler["scores"].tolist()
-    assert argument(question, learned, step + 1).tolist() == second.tolist()
+    assert asked[0].bin_edges["scores"].tolist() != asked[1].bin_edges["scores"].tolist()
+    assert argument(query, learned, step + 1).tolist() == second.tolist()
 
 
 def test_a_stage_of_one_round_asks_for_everything_at_once(tmp_path: Path) -> None:
-    question = Evaluation()
-    plan = evaluating(question, rounds=1)
-    asked = question.read(plan, argument(question, Learned.nothing(plan), plan.steps))
+    query = Evaluation()
+    plan = evaluating(query, rounds=1)
+    asked = query.read(plan, argument(query, ServerState.initial(plan), plan.steps))
     assert min(asked.shares.values()) > 0

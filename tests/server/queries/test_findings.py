@@ -9,13 +9,11 @@ import pytest
 from scipy.stats import chi2
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, MinibatchSGD
-from ringfence.protocol.messages import Answer, RefusalReason, RoundRequest
-from ringfence.protocol.questions import Moments
+from ringfence.protocol import Accelerated, AlgorithmSpec, Answer, MinibatchSGD, RefusalReason, RoundRequest
 from ringfence.server.channels.own_noise import mean_update
-from ringfence.server.learned import Answers
-from ringfence.server.questions.findings import least_noise
+from ringfence.server.queries.findings import least_noise
 from ringfence.server.rounds import Session, run
+from ringfence.server.state import RoundAnswers
 from tests.server.quadratics import Journal, refuse, update
 from tests.server.surveyed import FALSE_ALARM, answers_at, curved, found, surveyed, surveying
 
@@ -42,7 +40,7 @@ def test_where_some_silos_did_not_answer_the_average_is_that_of_the_others() -> 
 
 @pytest.mark.parametrize("names", [("s0", "s1", "s2"), ("s0", "s2"), ("s1",)], ids=str)
 def test_the_findings_noise_is_that_of_the_average(names: tuple[str, ...]) -> None:
-    plan, random = surveyed(Moments()), np.random.default_rng(1)
+    plan, random = surveyed(), np.random.default_rng(1)
     sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
     draws = 20_000
     average = found(plan, {name: sigma[name] * random.normal(size=draws) for name in names})
@@ -52,11 +50,11 @@ def test_the_findings_noise_is_that_of_the_average(names: tuple[str, ...]) -> No
 
 
 def test_what_only_shapes_the_steps_is_averaged_with_the_least_noise() -> None:
-    plan, random = surveyed(Moments()), np.random.default_rng(2)
+    plan, random = surveyed(), np.random.default_rng(2)
     sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
     draws = 20_000
     each = {name: 3.0 + own * random.normal(size=draws) for name, own in sigma.items()}
-    answers = Answers(0, 0, 0, tuple(each), mean_update(plan, each), each)
+    answers = RoundAnswers(0, 0, 0, tuple(each), mean_update(plan, each), each)
     average = least_noise(plan, answers)
     assert average is not None
     assert average.noise == pytest.approx(sum(own**-2 for own in sigma.values()) ** -0.5)
@@ -70,17 +68,17 @@ def test_what_only_shapes_the_steps_is_averaged_with_the_least_noise() -> None:
 
 @pytest.mark.parametrize("algorithm", [MinibatchSGD(step=0.5), Accelerated(smoothness=2.0)], ids=lambda a: a.name)
 def test_a_plan_of_a_survey_alone_returns_its_findings(algorithm: AlgorithmSpec) -> None:
-    plan = surveyed(Moments(), rounds=0, algorithm=algorithm)
+    plan = surveyed(rounds=0, algorithm=algorithm)
     session = Session(plan, np.random.default_rng(1))
     before = session.finished
     assert session.asked() == ["s0", "s1", "s2"]
     request = session.request()
-    session.receive({name: update(request, name, np.arange(6.0) * i) for i, name in enumerate(session.asked())})
+    session.receive({name: update(request, name, np.array([float(i)])) for i, name in enumerate(session.asked())})
     assert (before, session.finished) == (False, True)
     trained = session.result()
-    assert trained.findings.keys() == {"moments"}
-    np.testing.assert_allclose(trained.findings["moments"].statistic, (0.3 + 2 * 0.6) * np.arange(6.0))
-    np.testing.assert_allclose(trained.findings["moments"].noise, math.hypot(0.1 * 0.3, 0.3 * 0.05, 0.6 * 0.1))
+    assert trained.findings.keys() == {"curvature"}
+    np.testing.assert_allclose(trained.findings["curvature"].statistic, [0.3 + 2 * 0.6])
+    np.testing.assert_allclose(trained.findings["curvature"].noise, math.hypot(0.1 * 0.3, 0.3 * 0.05, 0.6 * 0.1))
     assert [outcome.answered for outcome in trained.history] == [("s0", "s1", "s2")]
 
 
@@ -105,4 +103,4 @@ def test_an_answered_survey_without_an_answered_round_is_no_model() -> None:
 
 def test_a_survey_alone_that_nobody_answers_is_an_error() -> None:
     with pytest.raises(TrainingError, match="No silo answered"):
-        run(surveyed(Moments(), rounds=0), lambda request, asked: {})
+        run(surveyed(rounds=0), lambda request, asked: {})

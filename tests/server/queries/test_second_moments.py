@@ -4,28 +4,28 @@ from itertools import pairwise
 
 import numpy as np
 
-from ringfence.protocol.questions import SecondMoments
+from ringfence.protocol import SecondMoments
 from ringfence.research.experiments.looking_coefficients import DESIGNS, draw, exact_answers, summary_plan
-from ringfence.server.learned import Answers, Learned
-from ringfence.server.questions.second_moments import Measured, argument, receive
+from ringfence.server.queries.second_moments import SecondMomentsFindings, argument, receive
+from ringfence.server.state import RoundAnswers, ServerState
 
 PLAN = summary_plan(labels=True)
-QUESTION = PLAN.stages[0].question
+QUERY = PLAN.stages[0].query
 TABLE = draw(DESIGNS[0], True, 200, np.random.default_rng(1))
 
 
-def run(missing: dict[int, str]) -> list[Measured]:
+def run(missing: dict[int, str]) -> list[SecondMomentsFindings]:
     """Answer all rounds without noise, except where a silo is missing."""
-    assert isinstance(QUESTION, SecondMoments)
-    learned, found = Learned.nothing(PLAN), []
+    assert isinstance(QUERY, SecondMoments)
+    learned, found = ServerState.initial(PLAN), []
     for round in range(PLAN.rounds):
-        asked = QUESTION.asked(PLAN, argument(QUESTION, learned, round))
+        asked = QUERY.read(PLAN, argument(QUERY, learned, round))
         answers = dict(zip([terms.name for terms in PLAN.silos], exact_answers(PLAN, asked, *TABLE), strict=True))
         answers.pop(missing.get(round, ""), None)
         mean = np.mean(list(answers.values()), axis=0)
-        learned = receive(QUESTION, learned, Answers(0, round, round, tuple(answers), mean, answers))
-        measured = learned.findings[QUESTION.name]
-        assert isinstance(measured, Measured)
+        learned = receive(QUERY, learned, RoundAnswers(0, round, round, tuple(answers), mean, answers))
+        measured = learned.findings[QUERY.name]
+        assert isinstance(measured, SecondMomentsFindings)
         found.append(measured)
     return found
 

@@ -1,6 +1,6 @@
 """Power cuts at chosen moments of a ledger's writing, inside one process.
 
-`tests.silo.crashing_silo` kills real processes, which shows that SQLite and the file system keep their word; this is
+`tests.silo.crashing_agent` kills real processes, which shows that SQLite and the file system keep their word. This is
 for the many crashes that generated tests need.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import own_noise, shuffler
+from ringfence.silo.gate import mechanism, sampling
 from ringfence.storage.chain import Chain, Draft, Entry
 
 MOMENTS = ("before-append", "after-append", "before-commit", "after-commit")
@@ -71,7 +71,7 @@ def power_cut(kind: str, moment: str) -> Iterator[None]:
         if moment in MOMENTS:
             patch.setattr(Chain, "append", watched)
         elif moment == "draw":
-            patch.setattr(randomness, "draw", _fail)
+            patch.setattr(sampling, "draw", _fail)
         elif moment == "release":
             patch.setattr(mechanism, "release", _fail)
         else:

@@ -1,4 +1,4 @@
-"""Every kind of plan is held to its claim, reserves what it may come to, and gives back what it did not use."""
+"""Every kind of plan is held to its claim and to the budget: what is reserved, spent, given back and guaranteed."""
 
 import math
 from collections.abc import Callable
@@ -8,19 +8,22 @@ import numpy as np
 import pytest
 
 from ringfence.accounting import accountant
-from ringfence.accounting.charges import plan_events
+from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import ApprovalError
-from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.messages import NoisyUpdate, RefusalReason
-from ringfence.protocol.plan import Plan
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
-from ringfence.silo.summary import summarise
+from ringfence.evidence.verification import verify
+from ringfence.protocol import Guarantee, Localized, Phase, Plan, RefusalReason
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.certificate import certify
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.ledger.summary import summarise
+from ringfence.silo.operator.decisions import set_budget
+from ringfence.silo.records.records import Records
 from tests.support import (
+    Drawn,
     MakePlan,
-    about_moments,
+    approved_by,
     ask,
     ask_all,
     own_terms,
@@ -63,31 +66,22 @@ def test_a_plan_whose_noise_does_not_deliver_its_claim_in_any_stage_is_not_appro
     plan = plan_kind()
     for number, stage in enumerate(plan.stages):
         with pytest.raises(ApprovalError, match="noise gives epsilon"):
-            gate.approve(weaker(plan, 0.999 if stage.question.trains else 0.9, number))
-    if not plan.stages[0].question.trains:
-        with pytest.raises(ApprovalError, match="noise gives epsilon"):
-            gate.approve(weaker(about_moments(plan), 0.9, 0))
+            gate.approve(weaker(plan, 0.999 if stage.query.trains else 0.9, number))
     gate.approve(plan)
 
 
-def test_all_rounds_together_cost_the_claim_and_hardly_less(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
-    plan = plan_kind(epsilon=1.4)
-    gate.approve(plan)
-    ask_all(gate, plan)
-    assert spent(ledger) == accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
-    assert 0.999 * 1.4 < spent(ledger) <= 1.4
-
-
-def test_at_no_time_was_more_spent_than_reserved(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
-    plan = plan_kind()
-    gate.approve(plan)
+def test_all_rounds_together_cost_the_claim_and_never_more_than_was_reserved(
+    gate: Gate, ledger: Ledger, plan_kind: Make
+) -> None:
+    plan = approved_by(gate, plan_kind(epsilon=1.4))
     reserved = accountant.epsilon(ledger.account().reserved(), 1e-6)
     costs = [0.0]
     for round in range(plan.rounds):
-        assert isinstance(ask(gate, plan, round), NoisyUpdate)
+        ask_all(gate, plan, [round])
         costs.append(spent(ledger))
     assert costs == sorted(costs)
-    assert costs[-1] == reserved == accountant.epsilon(ledger.account().reserved(), 1e-6)
+    assert costs[-1] == reserved == accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
+    assert 0.999 * 1.4 < spent(ledger) <= 1.4
 
 
 def test_a_plan_beyond_the_budget_is_not_approved_and_leaves_no_trace(
@@ -112,8 +106,7 @@ def test_approval_reserves_all_rounds_and_ending_gives_back_those_not_asked(
 
 
 def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
-    plan = plan_kind(epsilon=1.0)
-    gate.approve(plan)
+    plan = approved_by(gate, plan_kind(epsilon=1.0))
     ask_all(gate, plan, [0, 1])
     charged = ledger.account().charged()
     gate.end(plan)
@@ -129,8 +122,7 @@ def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, p
 def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothing_for_them(
     gate: Gate, ledger: Ledger, records: Records, plan_kind: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_kind()
-    gate.approve(plan)
+    plan = approved_by(gate, plan_kind())
     answers = [ask(gate, plan, round).to_bytes() for round in range(3)]
     before = ledger.account().spent()
     gate.end(plan)
@@ -152,11 +144,8 @@ def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothin
     assert [entry.kind for entry in ledger.entries()].count("charged") == plan.rounds
 
 
-def test_one_pass_that_ended_and_goes_on_never_uses_a_record_again(
-    gate: Gate, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_pass_that_ended_and_goes_on_never_uses_a_record_again(gate: Gate, plan_of: MakePlan, drawn: Drawn) -> None:
     plan = plan_of(sampling="one-pass", rounds=5)
-    drawn = watch_draws(monkeypatch)
     gate.approve(plan)
     ask_all(gate, plan, [0, 2])
     gate.end(plan)
@@ -188,8 +177,7 @@ def test_sampled_and_other_plans_compose_exactly_too(gate: Gate, ledger: Ledger,
 
 
 def test_there_is_no_round_beyond_the_last_of_any_kind(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
-    plan = plan_kind()
-    gate.approve(plan)
+    plan = approved_by(gate, plan_kind())
     for beyond in (plan.rounds, plan.rounds + 1, 2**53):
         assert refusal(ask(gate, plan, beyond)) is RefusalReason.ROUND_OUT_OF_RANGE
     assert ledger.account().charged() == []
@@ -199,8 +187,7 @@ def test_there_is_no_round_beyond_the_last_of_any_kind(gate: Gate, ledger: Ledge
 def test_a_lowered_budget_stops_every_kind_until_it_is_approved_again(
     gate: Gate, ledger: Ledger, plan_kind: Make
 ) -> None:
-    plan = plan_kind(epsilon=0.9)
-    gate.approve(plan)
+    plan = approved_by(gate, plan_kind(epsilon=0.9))
     ask_all(gate, plan, [0])
     ledger.grant(Budget(0.5, 1e-6))
     assert refusal(ask(gate, plan, 1)) is RefusalReason.BUDGET
@@ -209,3 +196,79 @@ def test_a_lowered_budget_stops_every_kind_until_it_is_approved_again(
     ledger.grant(Budget(0.95, 1e-6))
     gate.approve(plan)
     ask_all(gate, plan, range(1, plan.rounds))
+
+
+BUDGET = Guarantee(epsilon=2.0, delta=1e-6)
+
+
+@pytest.fixture
+def brim(plan_of: MakePlan) -> tuple[Plan, Plan]:
+    """A full-batch plan, and a sampled one that with it comes to the whole budget by exact composition."""
+    plans = plan_of(epsilon=1.4), plan_of(epsilon=1.3885, sampling="fixed")
+    together = cost([event for plan in plans for event in plan_events(plan, plan.silos[0])], BUDGET)
+    assert 0.9995 * BUDGET.epsilon < together <= BUDGET.epsilon
+    return plans
+
+
+def test_a_plan_that_composes_to_the_budget_is_approved_before_the_first_answer_and_refused_after_it(
+    gate: Gate, brim: tuple[Plan, Plan]
+) -> None:
+    first, second = brim
+    gate.approve(first)
+    gate.check(second)
+    ask_all(gate, first, [0])
+    with pytest.raises(ApprovalError, match="more than its budget of 2, where plans may be chosen by earlier answers"):
+        gate.approve(second)
+
+
+def test_plans_that_were_approved_before_the_first_answer_have_the_budget_to_themselves(
+    gate: Gate, ledger: Ledger, brim: tuple[Plan, Plan], plan_of: MakePlan
+) -> None:
+    for plan in brim:
+        gate.approve(plan)
+    ask_all(gate, brim[0], [0])
+    assert ledger.account().left("anyone") == 0.0
+    assert ledger.account().guarantees() == (BUDGET,)
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(plan_of(epsilon=0.01))
+
+
+@pytest.mark.parametrize(("sampling", "gives_back"), [("full", True), ("one-pass", True), ("poisson", False)])
+def test_a_plan_that_ends_early_gives_back_unless_its_batches_were_sampled(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, sampling: str, gives_back: bool
+) -> None:
+    plan = approved_by(gate, plan_of(epsilon=1.0, sampling=sampling, rounds=4))
+    ask_all(gate, plan, [0])
+    before = ledger.account().left("anyone")
+    gate.end(plan)
+    after = ledger.account().left("anyone")
+    assert after >= before if sampling == "one-pass" else (after > before) is gives_back
+    assert summarise(ledger.path)["costs"][0]["left"] == after
+
+
+def test_a_budget_that_was_raised_after_an_answer_is_no_guarantee_and_whoever_replays_the_ledger_agrees(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    with silo_folder.ledger() as ledger:
+        gate = Gate(silo_folder.records(), ledger)
+        for epsilon, sampling in ((1.2, "full"), (1.0, "poisson"), (1.5, "full")):
+            set_budget(silo_folder, Budget(2.0 if epsilon < 1.5 else 4.0, 1e-6))
+            plan = approved_by(gate, plan_of(epsilon=epsilon, sampling=sampling))
+            ask_all(gate, plan)
+            (guarantee,) = ledger.account().guarantees()
+            assert (guarantee == BUDGET) is (epsilon < 1.5)
+            assert guarantee.epsilon >= ledger.account().spent()[0].epsilon
+        history = ledger.account().commitments()
+    with silo_folder.ledger() as again:
+        assert again.account().commitments() == history
+        assert again.account().guarantees() == (guarantee,)
+    found = verify(certify(silo_folder).to_file())
+    assert found.guarantee == (guarantee,)
+    assert f"differentially private at epsilon = {guarantee.epsilon:.6g}, delta = 2e-06" in found.text()
+
+
+def test_a_budget_that_allows_less_to_any_observer_or_a_smaller_delta_does_not_cover_the_other() -> None:
+    wide, narrow = Budget(1.4, 1e-6, anyone=3.0), Budget(1.4, 1e-6)
+    assert wide.covers(narrow)
+    assert not narrow.covers(wide)
+    assert not Budget(1.4, 1e-7).covers(narrow)

@@ -9,7 +9,7 @@ RINGFENCE_EFFORT makes it try more (`tests.generated`).
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -27,20 +27,18 @@ from ringfence.accounting.events import Event, seen_by
 from ringfence.errors import ApprovalError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.guarantee import Observer, against
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import task
-from ringfence.sealed_sums import sealing
-from ringfence.sealed_sums.sealing import verifying_key
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
+from ringfence.protocol import Answer, Observer, Plan, PublicKeys, Refusal, RefusalReason, RoundRequest, SiloTerms
+from ringfence.protocol.plan.guarantee import against
+from ringfence.protocol.plan.plan import task
+from ringfence.shuffler import sealing
+from ringfence.shuffler.sealing import verifying_key
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 from tests.generated import examples
-from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
-from tests.silo.accidents import MOMENTS, STEPS, full_disk, power_cut
+from tests.shuffler.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from tests.silo.gate.accidents import MOMENTS, STEPS, full_disk, power_cut
 
 DELTA = 1e-6
 BUDGETS = [Budget(0.6, DELTA), Budget(0.6, 1e-5), Budget(1.4, DELTA), Budget(1.4, DELTA, anyone=3.0)]
@@ -359,31 +357,3 @@ class SiloMachine(RuleBasedStateMachine):
 
 SiloMachine.TestCase.settings = examples(80, steps=40)
 TestAnySequenceOfEvents = SiloMachine.TestCase
-
-
-@pytest.fixture
-def machine() -> Iterator[SiloMachine]:
-    """The machine by hand, for courses of events that generated ones take too seldom."""
-    made = SiloMachine()
-    yield made
-    made.the_ledger_verifies_and_says_what_the_model_says()
-    made.what_left_costs_no_more_than_what_the_ledger_shows_in_both_views()
-    made.teardown()
-
-
-@pytest.mark.parametrize("how", ["finished", "revoked"])
-def test_what_an_ended_plan_spent_leaves_no_room_for_another(machine: SiloMachine, how: str) -> None:
-    machine.open(Budget(0.6, DELTA), "full")
-    for round in range(3):
-        machine.request(round % 2, "full", round, 0.0)
-    machine.decide(0, "full", machine.budget, how)
-    assert not machine.is_affordable("surveyed")
-    machine.approve(1, "surveyed")
-
-
-def test_no_round_is_answered_once_less_is_allowed_without_the_shuffler(machine: SiloMachine) -> None:
-    machine.open(Budget(1.4, DELTA, anyone=3.0), "shuffled")
-    machine.request(0, "shuffled", 0, 0.0)
-    machine.decide(1, "", Budget(1.4, DELTA), "budget")
-    assert machine.verdict("shuffled", 1, 0.0) is RefusalReason.BUDGET
-    machine.request(0, "shuffled", 1, 0.0)

@@ -9,24 +9,21 @@ import numpy as np
 import pytest
 
 from ringfence.errors import ApprovalError
-from ringfence.local_shuffler import LocalShuffler, local_shuffler
-from ringfence.planning.one_question import make_survey
+from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.propose import make_plan
+from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.columns import Reading
-from ringfence.protocol.effort import Effort
-from ringfence.protocol.messages import Refusal
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Moments, Question, Statistics
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo import decisions
-from ringfence.silo.budget import Budget
+from ringfence.protocol import Effort, Plan, Refusal, Schema, Statistics, parse_schema
+from ringfence.protocol.schema.columns.base import Reading
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.limits import Limits, largest_round
-from ringfence.silo.records import Records
-from tests.sealed_sums.shuffled_federation import make_shuffled_plan, records_of, schema_of, shuffle_of
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.limits import Limits, largest_round
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator import decisions
+from ringfence.silo.operator.review import review
+from ringfence.silo.records.records import Records
+from tests.shuffler.shuffled_federation import make_shuffled_plan, records_of, schema_of, shuffle_of
 from tests.silo.agents import make_silo_folder
 from tests.support import MakePlan, ask, restaged
 
@@ -47,8 +44,8 @@ def shuffled(local: LocalShuffler) -> Plan:
 def with_channel(plan: Plan, **changes: Any) -> Plan:
     """Return the plan, which nobody's planner would make, with other parameters of its channel."""
     channel = shuffle_of(plan).model_copy(update=changes)
-    question = plan.stages[-1].question
-    norm = question.record_norm(plan)
+    query = plan.stages[-1].query
+    norm = query.record_norm(plan)
     assert norm is not None
     silos = tuple(
         terms.model_copy(
@@ -66,38 +63,39 @@ def effort(plan: Plan) -> Effort:
     return largest_round(plan, terms)
 
 
-def refused(local: LocalShuffler, plan: Plan, folder: Path, limits: Limits | None = None) -> str:
+def refused(local: LocalShuffler, plan: Plan, folder: Path, limits: Limits) -> str:
     records = records_of(schema_of(3), RECORDS, 1)
     with Ledger.create(folder / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
-        gate = Gate(records, ledger, local.silos["clinic"], limits=limits or Limits())
+        gate = Gate(records, ledger, local.silos["clinic"], limits=limits)
         with pytest.raises(ApprovalError) as problem:
             gate.approve(plan)
         assert [entry.kind for entry in ledger.entries()] == ["opened", "budget"]
     return str(problem.value)
 
 
-def test_tens_of_billions_of_coins_take_a_table_that_is_counted(
-    local: LocalShuffler, shuffled: Plan, tmp_path: Path
-) -> None:
-    plan = with_channel(shuffled, coins=2**30, levels=2**10, width=7)
-    assert effort(plan).seconds > 5
-    assert effort(plan).memory > 200e6
-    assert "seconds and" in refused(local, plan, tmp_path, Limits(seconds=3))
-
-
-def test_a_plan_whose_shares_take_3_gb_is_refused(local: LocalShuffler, shuffled: Plan, tmp_path: Path) -> None:
-    plan = with_channel(shuffled, block=2**20, shares=100)
-    assert effort(plan).memory > 3e9
-    assert "messages would take" in refused(local, plan, tmp_path)  # nobody would carry them, either
-
-
-def test_a_plan_that_fits_the_shuffler_and_not_this_machine_is_refused(
-    local: LocalShuffler, shuffled: Plan, tmp_path: Path
-) -> None:
-    plan = with_channel(shuffled, block=2**20, shares=8, width=5)
-    said = refused(local, plan, tmp_path, Limits(megabytes=100))
-    assert "MB on this machine" in said
-    assert "`round_memory` (in MB) in silo.toml" in said
+@pytest.mark.parametrize(
+    ("channel", "seconds", "memory", "limits", "says"),
+    [
+        ({"coins": 2**30, "levels": 2**10, "width": 7}, 5, 200e6, Limits(seconds=3), "seconds and"),
+        ({"block": 2**20, "shares": 100}, 0, 3e9, Limits(), "messages would take"),  # nobody would carry them, either
+        (
+            {"block": 2**20, "shares": 8, "width": 5},
+            0,
+            100e6,
+            Limits(megabytes=100),
+            "`round_memory` (in MB) in silo.toml",
+        ),
+    ],
+    ids=["a table for tens of billions of coins", "shares of 3 GB", "too much for this machine alone"],
+)
+def test_a_plan_whose_rounds_take_too_much_of_this_machine_is_refused(
+    local: LocalShuffler, shuffled: Plan, tmp_path: Path, channel: dict[str, Any], seconds: float, memory: float,
+    limits: Limits, says: str,
+) -> None:  # fmt: skip
+    plan = with_channel(shuffled, **channel)
+    assert effort(plan).seconds > seconds
+    assert effort(plan).memory > memory
+    assert says in refused(local, plan, tmp_path, limits)
 
 
 def test_correlated_noise_that_remembers_too_many_rounds_is_counted(plan_of: MakePlan) -> None:
@@ -121,8 +119,6 @@ def test_the_operator_s_own_limits_stand_in_silo_toml(tmp_path: Path, plan_of: M
 def test_the_review_shows_what_a_round_takes_and_the_keys_to_compare(
     local: LocalShuffler, shuffled: Plan, tmp_path: Path
 ) -> None:
-    from ringfence.silo.review import review
-
     with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
         text = review(shuffled, ledger.account(), "").text()
     for key in (local.keys.server, local.keys.shuffler, local.keys.silos["clinic"]):
@@ -137,9 +133,7 @@ def wide(features: int) -> Schema:
     return parse_schema({"columns": columns}, target="kind")
 
 
-@pytest.mark.parametrize(
-    "kind", ["gradient", "curvature", "moments", "statistics", "one-pass", "correlated", "shuffler"]
-)
+@pytest.mark.parametrize("kind", ["gradient", "curvature", "statistics", "one-pass", "correlated", "shuffler"])
 def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Path, local: LocalShuffler) -> None:
     """The whole way through the gate: draws, computing, encoding, message."""
     schema, count, random = wide(150), 20_000, np.random.default_rng(1)
@@ -155,13 +149,9 @@ def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Pa
         "correlated": {"sampling": "one-pass", "correlation": 0.5, "survey": False},
         "shuffler": {"trust": "shuffler", "colluders": 0, "keys": local.keys, "algorithm": "bounded"},
     }
-    asked: dict[str, Question] = {
-        "moments": Moments(bound="joint"),
-        "statistics": Statistics(columns=tuple(schema.used)),
-    }
     plan = (
-        make_survey(schema, members, asked[kind])
-        if kind in asked
+        make_query_plan(schema, members, Statistics(columns=tuple(schema.used)))
+        if kind == "statistics"
         else make_plan(schema, members, PlanRequest(rounds=4, **requests[kind]))
     )
     with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:

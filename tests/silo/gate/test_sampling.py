@@ -18,20 +18,25 @@ from scipy import stats
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.planning.request import Member
-from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import NoisyUpdate, RefusalReason
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import task
-from ringfence.silo import mechanism, sampling
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.questions.gradient import clipped_mean
-from ringfence.silo.randomness import draw
-from ringfence.silo.records import Records
+from ringfence.protocol import FloatArray, Localized, NoisyUpdate, Phase, Plan, RefusalReason
+from ringfence.protocol.plan.plan import task
+from ringfence.silo.gate import sampling
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.sampling import draw
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 from tests.rates import check_counts, check_frequencies
-from tests.support import MakePlan, ask, ask_all, clip_of, own_terms, refusal, spent, vector, watch_draws
+from tests.support import (
+    Drawn,
+    MakePlan,
+    approved_by,
+    ask,
+    ask_all,
+    own_terms,
+    refusal,
+    spent,
+)
 
 # -- drawn afresh --
 
@@ -135,13 +140,11 @@ def phase_of_round(rounds: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.parametrize("survey", [False, True])
 def test_phase_i_uses_half_as_many_records_as_the_last_always_the_same_and_none_of_another_phase_s(
-    gate: Gate, plan_of: MakePlan, survey: bool, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, plan_of: MakePlan, survey: bool, drawn: Drawn
 ) -> None:
-    plan = phased(plan_of, survey=survey)
-    gate.approve(plan)
-    drawn = watch_draws(monkeypatch)
+    plan = approved_by(gate, phased(plan_of, survey=survey))
     ask_all(gate, plan)
-    gradients = [draws.participation for work, draws in drawn if work.stage.question.trains]
+    gradients = [draws.participation for work, draws in drawn if work.stage.query.trains]
     assert len(gradients) == 9
     sets = [{tuple(np.flatnonzero(p)) for p, own in zip(gradients, phase_of_round(ROUNDS), strict=True) if own == i}
             for i in range(3)]  # fmt: skip
@@ -152,11 +155,9 @@ def test_phase_i_uses_half_as_many_records_as_the_last_always_the_same_and_none_
 
 
 def test_a_restarted_silo_goes_on_with_the_same_records(
-    gate: Gate, ledger: Ledger, records: Records, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, ledger: Ledger, records: Records, plan_of: MakePlan, drawn: Drawn
 ) -> None:
-    plan = phased(plan_of)
-    gate.approve(plan)
-    drawn = watch_draws(monkeypatch)
+    plan = approved_by(gate, phased(plan_of))
     ask_all(gate, plan, [0, 3])
     ledger.close()
     sampling._partition.cache_clear()
@@ -168,49 +169,19 @@ def test_a_restarted_silo_goes_on_with_the_same_records(
 
 
 def test_phases_go_by_the_number_of_the_round_and_not_by_the_count_of_answers(
-    gate: Gate, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, plan_of: MakePlan, drawn: Drawn
 ) -> None:
-    plan = phased(plan_of)
-    gate.approve(plan)
-    drawn = watch_draws(monkeypatch)
+    plan = approved_by(gate, phased(plan_of))
     ask_all(gate, plan, [2, 4, 8])
     assert [work.part.number for work, _ in drawn if work.part is not None] == [0, 1, 2]
     assert [work.batch for work, _ in drawn] == list(SIZES)
     assert refusal(ask(gate, plan, 9)) is RefusalReason.ROUND_OUT_OF_RANGE
 
 
-def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
-    gate: Gate, records: Records, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = phased(plan_of)
-    gate.approve(plan)
-    drawn = watch_draws(monkeypatch)
-    random = np.random.default_rng(5)
-    for round in range(plan.rounds):
-        weights = random.normal(size=plan.dimension)
-        answer = vector(ask(gate, plan, round, weights))
-        work, draws = drawn[round]
-        assert answer.tobytes() == mechanism.release(plan, work, weights, records, draws).tobytes()
-        # A mean over the phase's records, whatever the plan's batch is.
-        used = records.take(np.flatnonzero(draws.participation))
-        alone = clipped_mean(
-            plan.loss,
-            clip_of(plan),
-            weights=weights.reshape(4, 1),
-            features=used.features,
-            norms=used.norms,
-            targets=used.targets,
-            shares=np.full(len(used), 1 / len(used)),
-        )
-        np.testing.assert_allclose(answer - draws.noise, alone.reshape(-1), atol=1e-8 * work.sigma)
-
-
 def test_a_phase_s_noise_grows_with_the_root_of_its_rounds_and_falls_with_its_records(
-    gate: Gate, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, plan_of: MakePlan, drawn: Drawn
 ) -> None:
-    plan = phased(plan_of)
-    gate.approve(plan)
-    drawn = watch_draws(monkeypatch)
+    plan = approved_by(gate, phased(plan_of))
     ask_all(gate, plan)
     first = own_terms(plan, 0).sigma
     for (work, _), phase in zip(drawn, phase_of_round(ROUNDS), strict=True):
@@ -223,8 +194,7 @@ def test_a_phase_s_noise_grows_with_the_root_of_its_rounds_and_falls_with_its_re
 def test_all_rounds_together_cost_what_the_plan_claims_and_hardly_less(
     gate: Gate, ledger: Ledger, plan_of: MakePlan, rounds: tuple[int, ...], survey: bool
 ) -> None:
-    plan = phased(plan_of, rounds, survey=survey, epsilon=1.3)
-    gate.approve(plan)
+    plan = approved_by(gate, phased(plan_of, rounds, survey=survey, epsilon=1.3))
     ask_all(gate, plan)
     assert 0.999 * 1.3 < spent(ledger) <= 1.3
 
@@ -232,8 +202,7 @@ def test_all_rounds_together_cost_what_the_plan_claims_and_hardly_less(
 def test_one_whole_phase_costs_as_much_as_all_of_them_and_half_of_each_phase_costs_less(
     gate: Gate, ledger: Ledger, plan_of: MakePlan
 ) -> None:
-    plan = phased(plan_of, (4, 4, 4), epsilon=1.0)
-    gate.approve(plan)
+    plan = approved_by(gate, phased(plan_of, (4, 4, 4), epsilon=1.0))
     ask_all(gate, plan, [0, 2, 4, 5, 9, 11])
     half = spent(ledger)
     # Two rounds of four have 1/√2 of the shift.
@@ -252,28 +221,12 @@ def test_one_whole_phase_costs_as_much_as_all_of_them_and_half_of_each_phase_cos
     assert 0.999 < alone <= 1.0
 
 
-def test_two_phased_plans_divide_the_records_differently_and_their_costs_add_up(
-    gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = phased(plan_of, (2, 2)), phased(plan_of, (2, 2))
-    drawn = watch_draws(monkeypatch)
-    for plan in (first, second):
-        gate.approve(plan)
-        ask_all(gate, plan)
-    assert not np.array_equal(drawn[0][1].participation, drawn[4][1].participation)
-    shift = accountant.as_one_gaussian(ledger.account().charged())
-    alone = accountant.as_one_gaussian(plan_events(first, first.silos[0]))
-    assert alone is not None
-    assert shift == pytest.approx(math.sqrt(2) * alone, rel=1e-9)
-
-
 @pytest.mark.parametrize("records_", [2, 3, 39])
 def test_odd_and_tiny_silos_have_phases_of_whole_records(
-    records: Records, plan_of: MakePlan, records_: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    records: Records, plan_of: MakePlan, records_: int, tmp_path: Path, drawn: Drawn
 ) -> None:
     count = int(math.log2(records_))
     plan = phased(plan_of, (1,) * count, members=[Member("clinic", records_, 1.0, 1e-6)])
-    drawn = watch_draws(monkeypatch)
     with Ledger.create(tmp_path / "small.ledger", silo="clinic", budget=Budget(1.0, 1e-6)) as ledger:
         gate = Gate(records.take(np.arange(records_)), ledger)
         gate.approve(plan)

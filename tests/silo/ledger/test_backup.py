@@ -2,27 +2,20 @@
 
 import os
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ringfence.errors import LedgerDamagedError, LedgerError, OutputError, SiloError
-from ringfence.silo.backup import back_up, restore
-from ringfence.silo.budget import Budget
-from ringfence.silo.decisions import set_budget
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.ledger.backup import back_up, restore
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator.decisions import set_budget
 from tests.nursery import completed
-from tests.silo.agents import make_silo_folder, serving
-
-
-@pytest.fixture
-def silo_folder(tmp_path: Path) -> SiloFolder:
-    return make_silo_folder(tmp_path)
+from tests.silo.agents import serving
 
 
 @pytest.fixture
@@ -185,23 +178,3 @@ def test_a_journal_beside_the_replaced_file_is_not_taken_for_the_restored_one_s(
     assert restore(silo_folder, newest).number == 5
     with silo_folder.ledger() as ledger:
         assert ledger.account().budget == Budget(5.0, 1e-6)
-
-
-def test_a_backup_that_an_earlier_version_left_with_its_log_is_restored_whole(
-    silo_folder: SiloFolder, tmp_path: Path
-) -> None:
-    """A file-system copy of a killed agent's folder: the last entry stands in the log alone."""
-    older, saved = tmp_path / "older.ledger", tmp_path / "saved.ledger"
-    shutil.copyfile(silo_folder.ledger_path, older)
-    set_budget(silo_folder, Budget(3.0, 1e-6))
-    with closing(sqlite3.connect(older, isolation_level=None)) as holder:
-        assert holder.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-        holder.execute("ATTACH ? AS newest", (str(silo_folder.ledger_path),))
-        holder.execute("INSERT INTO main.entries SELECT * FROM newest.entries WHERE number = 3")
-        for end in ("", "-wal"):
-            shutil.copyfile(f"{older}{end}", f"{saved}{end}")
-    lose(silo_folder)
-    assert restore(silo_folder, saved).number == 3
-    assert silo_folder.ledger_path.read_bytes()[18:20] == b"\x01\x01"
-    with silo_folder.ledger() as ledger:
-        assert ledger.account().budget == Budget(3.0, 1e-6)

@@ -6,31 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ringfence.errors import CertificateError
-from ringfence.protocol.certificate import Certificate, SignedCertificate
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.messages import NoisyUpdate, RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums.sealing import verifying_key
-from ringfence.silo.account import GENESIS
-from ringfence.silo.budget import Budget
-from ringfence.silo.certificate import certify
-from ringfence.silo.decisions import approve_plan, end_plan, set_budget
+from ringfence.evidence.verification import verify
+from ringfence.protocol import Certificate, Guarantee, NoisyUpdate, Plan, SignedCertificate
+from ringfence.shuffler.sealing import verifying_key
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.certificate import certify
+from ringfence.silo.ledger.history import GENESIS
+from ringfence.silo.operator.decisions import approve_plan, end_plan, set_budget
 from ringfence.storage.chain import entry_hash
-from ringfence.verification import verify
-from tests.silo.agents import make_silo_folder
 from tests.support import MakePlan, ask, spent
-
-
-@pytest.fixture
-def silo_folder(tmp_path: Path) -> SiloFolder:
-    return make_silo_folder(tmp_path)
 
 
 def run(silo_folder: SiloFolder, plan: Plan, *rounds: int) -> list[NoisyUpdate]:
@@ -52,10 +42,7 @@ def certificate(silo_folder: SiloFolder, plan_of: MakePlan) -> SignedCertificate
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sampling": "full"},
-        {"sampling": "fixed"},
-        {"sampling": "poisson"},
-        {"sampling": "one-pass"},
+        *({"sampling": rule} for rule in ("full", "fixed", "poisson", "one-pass")),
         {"sampling": "one-pass", "correlation": 0.5},
         {"algorithm": "localized", "sampling": "phased", "rounds": 6},
         {"algorithm": "accelerated", "survey": True},
@@ -92,10 +79,6 @@ def test_a_history_with_endings_reapprovals_budgets_and_refusals_passes(
     assert {(told.delta, told.against) for told in (*finding.used, *finding.budget)} == {(1e-5, "anyone")}
 
 
-def test_an_empty_ledger_has_a_certificate_of_nothing(silo_folder: SiloFolder) -> None:
-    assert verify(certify(silo_folder).to_file()).used == (Guarantee(epsilon=0.0, delta=1e-6, against="anyone"),)
-
-
 def test_released_vectors_stand_in_it_by_hash_and_no_record_does(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
     (update,) = run(silo_folder, plan_of(), 0)
     content = certify(silo_folder).to_file().decode()
@@ -105,20 +88,6 @@ def test_released_vectors_stand_in_it_by_hash_and_no_record_does(silo_folder: Si
     assert not any(cell in content for row in rows for cell in row.split(",")[:3])
 
 
-def test_a_byte_changed_anywhere_makes_it_fail(certificate: SignedCertificate) -> None:
-    content = certificate.to_file()
-    verify(content)
-    random = np.random.default_rng(0)
-    for place in random.choice(len(content), size=150, replace=False):
-        changed = bytearray(content)
-        changed[place] = random.choice([byte for byte in b'0123456789abcdef" ,}' if byte != content[place]])
-        with pytest.raises(CertificateError, match=r"certificate|Certificate"):
-            verify(bytes(changed))
-    for other in (content[:-1], content + b" ", content[:-2], b"", content.replace(b"\n", b"")):
-        with pytest.raises(CertificateError):
-            verify(other)
-
-
 def forge(certificate: SignedCertificate, change: Callable[[dict[str, Any]], None]) -> bytes:
     """Change the content, then mend the chain and sign it all with a key of the forger's own."""
     content = json.loads(certificate.certificate.content)
@@ -126,7 +95,7 @@ def forge(certificate: SignedCertificate, change: Callable[[dict[str, Any]], Non
     previous = GENESIS
     for number, entry in enumerate(content["entries"], start=1):
         entry["number"] = number
-        if entry["plan"]:
+        if "plan" in entry:
             entry["payload"] = hashlib.sha256(entry["plan"].encode()).hexdigest()
         entry["hash"] = previous = entry_hash(
             previous, number, entry["time"], entry["kind"], entry["body"], entry["payload"]
@@ -135,7 +104,7 @@ def forge(certificate: SignedCertificate, change: Callable[[dict[str, Any]], Non
     key = Ed25519PrivateKey.generate()
     content["public_key"] = key.public_key().public_bytes_raw().hex()
     forged = Certificate.model_validate_json(json.dumps(content))
-    return SignedCertificate(forged, forged.signed_bytes(), key.sign(forged.signed_bytes()).hex()).to_file()
+    return SignedCertificate(forged, key.sign(forged.signed_bytes()).hex()).to_file()
 
 
 def entries(content: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -192,7 +161,7 @@ def state(**changes: Any) -> Callable[[dict[str, Any]], None]:
         (edit("charged", '"shift":', '"shift":1'), "not the cost of the plan's round"),
         (edit("budget", '"epsilon":2.0', '"epsilon":0.1'), "exceeded the budget"),
         (edit("charged", '"round":2', '"round":"x"'), "cannot be read"),
-        (edit("budget", '"format":2', '"format":3'), r"entry 2 .* format 3, .* up to 2: install a newer version"),
+        (edit("budget", '"format":1', '"format":2'), r"entry 2 .* format 2, .* up to 1: install a newer version"),
         (edit("charged", '"round":2', '"format":2,"round":2'), r"format 2, .* up to 1: install a newer version"),
         (more_noise, "not the cost of the plan"),
     ],
@@ -229,16 +198,14 @@ def test_only_the_key_from_another_source_tells_whose_certificate_it_is(
     assert "with the key that you gave" in verify(certificate.to_file(), key=verifying_key(silo_folder.key())).text()
 
 
-def test_a_signature_is_not_taken_from_another_certificate(
-    silo_folder: SiloFolder, certificate: SignedCertificate
-) -> None:
+def test_a_signature_is_not_taken_from_another_certificate(certificate: SignedCertificate) -> None:
     other = certificate.certificate.model_copy(update={"issued": "2020-01-01T00:00:00+00:00"})
     with pytest.raises(CertificateError, match="signature does not match"):
-        verify(SignedCertificate(other, other.signed_bytes(), certificate.signature).to_file())
+        verify(SignedCertificate(other, certificate.signature).to_file())
 
 
-def test_asking_in_vain_is_certified_too(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
-    plan = plan_of()
+def test_asking_in_vain_is_certified_and_costs_nothing(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
     with silo_folder.ledger() as ledger:
-        Gate(silo_folder.records(), ledger).answer(RoundRequest.at(plan.digest(), 0, np.zeros(plan.dimension)))
-    assert verify(certify(silo_folder).to_file()).entries == 3
+        ask(Gate(silo_folder.records(), ledger), plan_of(), 0)
+    found = verify(certify(silo_folder).to_file())
+    assert (found.entries, found.used) == (3, (Guarantee(epsilon=0.0, delta=1e-6, against="anyone"),))

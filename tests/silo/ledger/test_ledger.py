@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +19,23 @@ from ringfence.errors import (
     LedgerError,
     LedgerWriteError,
 )
-from ringfence.protocol.messages import NoisyUpdate, RefusalReason, RoundRequest
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
-from ringfence.silo.summary import summarise
+from ringfence.protocol import NoisyUpdate, Plan, RefusalReason
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.history import StoredAnswer
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.ledger.summary import summarise
+from ringfence.silo.records.records import Records
 from ringfence.storage import database as database_module
 from ringfence.storage.chain import Draft
 from tests.nursery import Python
-from tests.support import MakePlan, ask, refusal, spent
+from tests.support import ask, ask_all, refusal, spent
 
 
 @pytest.fixture
-def used(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> Path:
+def used(gate: Gate, ledger: Ledger, plan: Plan) -> Path:
     """A closed ledger with a plan and three released rounds."""
-    plan = plan_of()
-    gate.approve(plan)
-    for round in range(3):
-        assert isinstance(ask(gate, plan, round), NoisyUpdate)
+    ask_all(gate, plan, range(3))
     ledger.close()
     return ledger.path
 
@@ -52,7 +51,8 @@ def raw(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def test_a_reopened_ledger_says_what_it_said_before(used: Path) -> None:
+def test_a_reopened_ledger_says_what_it_said_before_and_only_its_owner_may_read_it(used: Path) -> None:
+    assert used.stat().st_mode & 0o077 == 0
     with Ledger.open(used) as first, Ledger.open(used) as second:
         assert spent(first) == spent(second) > 0
         assert [entry.kind for entry in first.entries()] == [
@@ -89,15 +89,6 @@ def test_a_ledger_edited_by_hand_is_not_served_from(used: Path, edit: str) -> No
         Ledger.open(used)
 
 
-def test_a_gate_notices_an_edit_while_it_runs(used: Path, records: Records) -> None:
-    with Ledger.open(used) as opened:
-        running = Gate(records, opened)
-        (digest,) = opened.account().plans
-        raw(used, "DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)")
-        answer = running.answer(RoundRequest.at(digest, 3, np.zeros(4)))
-        assert refusal(answer) is RefusalReason.UNAVAILABLE
-
-
 @pytest.mark.parametrize("keep", [0, 1, 100, 4096, 10_000])
 def test_a_truncated_ledger_is_not_served_from(used: Path, keep: int) -> None:
     os.truncate(used, keep)
@@ -123,18 +114,14 @@ def test_a_ledger_with_flipped_bytes_is_never_served_from_with_a_lower_cost(used
             leftover.unlink()
 
 
-def test_a_missing_ledger_is_an_error_and_not_a_fresh_budget(tmp_path: Path) -> None:
+def test_a_missing_ledger_is_no_fresh_budget_and_an_existing_file_is_never_overwritten(
+    tmp_path: Path, used: Path
+) -> None:
     with pytest.raises(LedgerError, match="no ledger"):
         Ledger.open(tmp_path / "lost.ledger")
     assert not (tmp_path / "lost.ledger").exists()
-
-
-def test_a_ledger_is_never_started_over_an_existing_one(used: Path) -> None:
     with pytest.raises(LedgerError, match="already"):
         Ledger.create(used, silo="clinic", budget=Budget(1.0, 1e-6))
-
-
-def test_something_that_is_no_ledger_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database " * 100)
     with pytest.raises(LedgerDamagedError):
         Ledger.open(tmp_path / "notes.txt")
@@ -150,10 +137,8 @@ def test_a_budget_that_is_no_budget_is_refused(tmp_path: Path, epsilon: float, d
 
 
 def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
-    gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch, records: Records
+    ledger: Ledger, plan: Plan, monkeypatch: pytest.MonkeyPatch, records: Records
 ) -> None:
-    plan = plan_of()
-    gate.approve(plan)
     holder = sqlite3.connect(ledger.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
@@ -168,9 +153,11 @@ def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
 
 WRITER = """
 import sys
+import tracemalloc
 from pathlib import Path
 from ringfence.storage.chain import Draft
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.ledger.history import StoredAnswer
+from ringfence.silo.ledger.ledger import Ledger
 with Ledger.open(Path(sys.argv[1])) as ledger:
     for number in range(50):
         draft = Draft("refused", {"plan": sys.argv[2], "round": number, "reason": "not-approved"})
@@ -188,22 +175,15 @@ def test_several_processes_writing_at_once_keep_one_unbroken_chain(ledger: Ledge
 
 
 def test_a_write_that_fails_half_way_leaves_no_entry(ledger: Ledger) -> None:
-    def decide(account: object) -> tuple[None, list[Draft]]:
-        return None, [
-            Draft("budget", {"epsilon": 9.0, "delta": 0.5}),
-            Draft("budget", {"epsilon": float("nan")}),
-        ]
-
+    drafts = [Draft("budget", {"limits": Budget(9.0, 0.5).as_data()}), Draft("budget", {"limits": float("nan")})]
     with pytest.raises(ValueError, match="not JSON compliant"):
-        ledger.update(decide)
+        ledger.update(lambda _: (None, drafts))
     assert ledger.account().budget == Budget(2.0, 1e-6)
     assert len(ledger.entries()) == 2
 
 
-def test_on_a_full_disk_nothing_is_released_and_nothing_is_lost(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+def test_on_a_full_disk_nothing_is_released_and_nothing_is_lost(gate: Gate, ledger: Ledger, plan: Plan) -> None:
     """The operating system itself refuses to let files grow, as it does when the disk is full."""
-    plan = plan_of()
-    gate.approve(plan)
     before = len(ledger.entries())
     old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -218,33 +198,6 @@ def test_on_a_full_disk_nothing_is_released_and_nothing_is_lost(gate: Gate, ledg
     assert refusal(answer) is RefusalReason.UNAVAILABLE
     assert len(ledger.entries()) == before
     assert isinstance(ask(gate, plan, 0), NoisyUpdate)
-
-
-FORKING = """
-import os, sys
-from pathlib import Path
-from ringfence.errors import LedgerError
-from ringfence.silo.ledger import Ledger
-
-ledger = Ledger.open(Path(sys.argv[1]))
-child = os.fork()
-if child == 0:
-    try:
-        ledger.account()
-    except LedgerError:
-        os._exit(42)
-    os._exit(0)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_a_forked_child_may_not_use_its_parent_s_ledger(ledger: Ledger) -> None:
-    # In a process of its own: other tests may have started threads in this one, and forking those is another matter.
-    assert subprocess.run([sys.executable, "-c", FORKING, str(ledger.path)], check=False).returncode == 42
-
-
-def test_only_its_owner_may_read_a_ledger_s_file(ledger: Ledger) -> None:
-    assert ledger.path.stat().st_mode & 0o077 == 0
 
 
 def test_the_summary_says_what_was_released_and_what_is_left(used: Path) -> None:
@@ -264,13 +217,6 @@ def test_the_summary_says_what_was_released_and_what_is_left(used: Path) -> None
     assert own == {"epsilon": told["used"], "delta": 1e-6, "against": "anyone"}
 
 
-def test_no_entry_holds_a_record_s_value(used: Path, records: Records) -> None:
-    with Ledger.open(used) as ledger:
-        content = repr(ledger.entries())
-    for value in records.features[:, :3].ravel():
-        assert repr(float(value)) not in content
-
-
 def test_a_use_inside_the_silo_stands_in_the_ledger_and_changes_no_cost(used: Path) -> None:
     with Ledger.open(used) as ledger:
         before = ledger.account()
@@ -286,3 +232,77 @@ def test_a_use_inside_the_silo_stands_in_the_ledger_and_changes_no_cost(used: Pa
 def test_a_use_that_this_version_does_not_know_is_not_passed_over(used: Path) -> None:
     with Ledger.open(used) as ledger, pytest.raises(KeyError, match="sold"):
         ledger.use_inside("sold", model="0" * 64, plan="1" * 64)  # type: ignore[arg-type]
+
+
+LARGE = 2**20
+
+
+def test_a_ledger_with_many_large_answers_takes_the_memory_of_a_few(gate: Gate, ledger: Ledger, plan: Plan) -> None:
+    ask_all(gate, plan, [0])
+    event = next(iter(ledger.account().plans[plan.digest()].rounds.values())).event.to_dict()
+    for round in range(1, 41):
+        charged = Draft("charged", {"plan": plan.digest(), "round": round, "argument": "0" * 64, "event": event})
+        released = Draft("released", {"plan": plan.digest(), "round": round}, bytes(LARGE))
+        ledger.update(lambda _, drafts=(charged, released): (None, drafts))  # type: ignore[misc]
+    tracemalloc.start()
+    try:
+        with Ledger.open(ledger.path) as opened:
+            assert len(opened.account().plans[plan.digest()].rounds) == 41
+            now, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now < LARGE
+    assert most < 10 * LARGE
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET payload = CAST(replace(payload, 'plan', 'nalp') AS BLOB) WHERE number = {}",
+        "UPDATE entries SET payload = CAST('other' AS BLOB) WHERE number = {}",
+        "UPDATE entries SET body = '{{}}' WHERE number = {}",
+        "UPDATE entries SET hash = 'other' WHERE number = {} - 1",
+    ],
+)
+def test_a_stored_answer_that_was_changed_behind_the_agent_s_back_is_not_repeated(
+    gate: Gate, ledger: Ledger, plan: Plan, statement: str
+) -> None:
+    ask_all(gate, plan, [0, 1])  # so that the entry is not the last one, at which the chain itself is looked at
+    answer = ledger.account().plans[plan.digest()].rounds[0].answer
+    assert answer is not None
+    raw(ledger.path, statement.format(answer.entry))
+    with pytest.raises(LedgerDamagedError, match=f"entry {answer.entry} is missing or was changed"):
+        ledger.stored(answer)
+    assert refusal(ask(gate, plan, 0)) is RefusalReason.UNAVAILABLE
+    with pytest.raises(LedgerDamagedError, match="entry 99 is missing"):
+        ledger.stored(StoredAnswer(99, answer.hash))
+
+
+FORKING = """
+import os, sys
+from pathlib import Path
+from ringfence.errors import LedgerError
+from ringfence.silo.ledger.ledger import Ledger
+
+ledger = Ledger.open(Path(sys.argv[1]))
+child = os.fork()
+if child == 0:
+    try:
+        ledger.account()
+    except LedgerError:
+        os._exit(42)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_may_not_use_its_parent_s_ledger(ledger: Ledger) -> None:
+    # In a process of its own: other tests may have started threads in this one, and forking those is another matter.
+    assert subprocess.run([sys.executable, "-c", FORKING, str(ledger.path)], check=False).returncode == 42
+
+
+def test_no_entry_holds_a_record_s_value(used: Path, records: Records) -> None:
+    with Ledger.open(used) as ledger:
+        content = repr(ledger.entries())
+    for value in records.features[:, :3].ravel():
+        assert repr(float(value)) not in content

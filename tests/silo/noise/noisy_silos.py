@@ -1,4 +1,4 @@
-"""Silos that answer in processes of their own: python -m tests.silo.noisy_silos MODE FOLDER
+"""Silos that answer in processes of their own: python -m tests.silo.noise.noisy_silos MODE FOLDER
 
 fork      eight silos of the same records and plan, six of them in forked processes; prints their answers
 inherit   a forked process uses the gate that its parent opened; prints what it answers
@@ -17,15 +17,13 @@ import numpy as np
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums import sealing
-from ringfence.sealed_sums.sealing import verifying_key
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from ringfence.protocol import Answer, NoisyUpdate, Plan, PublicKeys, Refusal, RoundRequest, unpack
+from ringfence.shuffler import sealing
+from ringfence.shuffler.sealing import verifying_key
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from tests.shuffler.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 
 SCHEMA = schema_of(3)
 KEY = sealing.new_key()

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringfence.silo.exact_draws import Inversion, Weights, choices, exponential, lies_below, thresholds, uniform
+from ringfence.silo.noise.exact_draws import Inversion, Weights, choices, exponential, lies_below, thresholds, uniform
 from tests.rates import check_counts, check_frequencies
 
 EXPONENTS = [Fraction(0), Fraction(1, 512), Fraction(3, 7), Fraction(1), Fraction(5, 2), Fraction(40)]

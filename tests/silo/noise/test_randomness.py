@@ -7,6 +7,8 @@ import math
 import re
 import subprocess
 import sys
+from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +16,13 @@ import pytest
 from scipy import stats
 
 import ringfence.silo
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.silo.channels.own_noise import grid_exponent
-from ringfence.silo.exact_draws import uniform
-from ringfence.silo.randomness import gaussian_noise, heads
+from ringfence.silo.noise.exact_draws import Inversion, thresholds, uniform
+from ringfence.silo.noise.randomness import distance_weights, gaussian_noise, heads
 from tests.rates import check_counts, check_deviation, check_frequencies, check_shape, check_uncorrelated
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SIGMA = 0.37
 
 
@@ -56,14 +58,6 @@ def test_the_last_bits_of_noise_are_as_random_as_the_first() -> None:
     for factor in (0.5, 1.5):
         wrong = dict.fromkeys(range(64), (1 - factor / 64) / 63) | {0: factor / 64}
         check_frequencies(steps % 64, dict.fromkeys(range(64), 1 / 64), notices=wrong)
-
-
-def test_heads_are_of_as_many_coins_as_said() -> None:
-    """One coin too few or too many is noticed."""
-    tossed = heads(40_000, 13)
-    exact = {many: {count: float(stats.binom.pmf(count, many, 0.5)) for count in range(15)} for many in (12, 13, 14)}
-    for wrong in (12, 14):
-        check_frequencies(tossed, exact[13], notices=exact[wrong])
 
 
 def test_every_bit_of_the_whole_numbers_that_decide_is_a_fair_coin() -> None:
@@ -111,30 +105,8 @@ def test_noise_coordinates_are_uncorrelated(lag: int) -> None:
     check_uncorrelated(pairs[:, 0].reshape(-1), pairs[:, 1].reshape(-1), notices=0.08)
 
 
-FORKING = """
-import multiprocessing
-from ringfence.silo.randomness import gaussian_noise
-
-def noise(_):
-    return gaussian_noise(4, 1.0, -30).tobytes().hex()
-
-with multiprocessing.get_context("fork").Pool(4) as pool:
-    print("\\n".join(pool.map(noise, range(40), chunksize=1)))
-"""
-
-
-def test_forked_processes_and_restarted_ones_never_share_noise() -> None:
-    """Noise that is shared is seen for certain; by chance two of 42 draws agree with probability less than 2⁻¹⁰⁰."""
-    # From a process of its own: other tests may have started threads in this one, and forking those is another matter.
-    forked = subprocess.check_output([sys.executable, "-c", FORKING], text=True).split()
-    code = "from ringfence.silo.randomness import gaussian_noise as g; print(g(4, 1.0, -30).tolist())"
-    restarted = [subprocess.check_output([sys.executable, "-c", code]) for _ in range(2)]
-    assert len(set(forked)) == 40
-    assert len(set(restarted)) == 2
-
-
 def answers_of(mode: str, folder: Path) -> list[str]:
-    command = [sys.executable, "-m", "tests.silo.noisy_silos", mode, str(folder)]
+    command = [sys.executable, "-m", "tests.silo.noise.noisy_silos", mode, str(folder)]
     return subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
 
 
@@ -160,9 +132,94 @@ def test_rounds_of_every_kind_of_plan_are_answered_where_every_seeded_generator_
     assert lines == [f"{kind} answered" for kind in ("full", "fixed", "poisson", "one-pass", "surveyed", "shuffled")]
 
 
-def test_no_seeded_generator_is_named_in_the_silo_s_room() -> None:
-    seeded = re.compile(r"np\.random|numpy\.random|import random|from random|default_rng|RandomState|\bseed\b *=")
-    room = Path(ringfence.silo.__path__[0])
-    sources = {str(path.relative_to(room)): path.read_text() for path in room.rglob("*.py")}
-    assert {"gate.py", "sampling.py", "channels/own_noise.py", "questions/gradient.py"} <= set(sources)
+def test_no_seeded_generator_is_named_in_the_silo() -> None:
+    seeded = re.compile(r"np\.random|numpy\.random|import random\b|from random\b|default_rng|RandomState|\bseed\b *=")
+    package = Path(ringfence.silo.__path__[0])
+    sources = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
+    assert {"gate/gate.py", "gate/sampling.py", "channels/own_noise.py", "queries/gradient.py"} <= set(sources)
     assert {name for name, text in sources.items() if seeded.search(text)} == set()
+
+
+def counts_by_distance(coins: int) -> list[int]:
+    """Return how many of the outcomes of all coins are so far from the middle, on either side."""
+    half, odd = divmod(coins, 2)
+    both = [2 * math.comb(coins, half + odd + k) for k in range(half + 1)]
+    return both if odd else [both[0] // 2, *both[1:]]
+
+
+@pytest.mark.parametrize("coins", range(1, 15))
+def test_of_all_words_exactly_as_many_give_each_distance_as_there_are_tosses_that_do(coins: int) -> None:
+    """Words end where thresholds are, so that many of them need more bits."""
+    table = Inversion(lambda bits: distance_weights(coins, bits), bits=coins)
+    drawn = table.draw(np.arange(2**coins, dtype=np.uint64))
+    assert np.bincount(drawn).tolist() == counts_by_distance(coins)
+
+
+@pytest.mark.parametrize("coins", [1, 2, 7, 64, 1001, 4096])
+@pytest.mark.parametrize("bits", [10, 63, 127])
+def test_thresholds_hold_the_exact_distribution_function_between_them(coins: int, bits: int) -> None:
+    lows, highs = thresholds(lambda fine: distance_weights(coins, fine), bits)
+    exact = [Fraction(total << bits, 1 << coins) for total in accumulate(counts_by_distance(coins))]
+    for low, high, function in zip(lows, highs, exact, strict=False):
+        assert low <= function <= high <= low + 2
+    assert highs[-1] == 2**bits
+
+
+def test_thresholds_of_very_many_coins_end_where_all_but_a_trace_lies_before_them() -> None:
+    lows, highs = thresholds(lambda fine: distance_weights(86_000, fine), 63)
+    assert len(lows) < 2000
+    assert (lows[-1], highs[-1]) == (2**63 - 1, 2**63)
+    binomial = stats.binom(86_000, 0.5)
+    for k in (0, 100, 300):
+        within = binomial.cdf(43_000 + k) - binomial.cdf(43_000 - k - 1)
+        assert lows[k] / 2**63 == pytest.approx(within, rel=1e-10)
+
+
+@pytest.mark.parametrize("coins", [1, 5, 8, 13, 24])
+def test_heads_come_on_both_sides_with_their_probabilities(coins: int) -> None:
+    """One coin too few or too many is noticed."""
+    tossed = heads(40_000, coins)
+    laws = {many: stats.binom(many, 0.5) for many in (coins - 1, coins, coins + 1)}
+    exact = {many: {count: float(law.pmf(count)) for count in range(coins + 2)} for many, law in laws.items()}
+    for wrong in (coins - 1, coins + 1):
+        check_frequencies(tossed, exact[coins], notices=exact[wrong])
+
+
+def test_no_coins_have_no_heads() -> None:
+    assert heads(5, 0).tolist() == [0] * 5
+    assert heads(0, 3).tolist() == []
+
+
+def test_heads_of_many_coins_fall_into_parts_of_equal_probability_equally_often() -> None:
+    """Of 400,000 draws in twenty parts of equal probability, one that is larger by a twelfth is noticed."""
+    coins, law = 86_000, stats.binom(86_000, 0.5)
+    ends = np.unique(law.ppf(np.arange(1, 20) / 20).astype(np.int64))
+    part = np.searchsorted(ends, heads(400_000, coins))
+    probability = np.diff([0.0, *law.cdf(ends), 1.0])
+    for number in range(20):
+        larger = 13 / 12 * probability[number]
+        wrong = probability * (1 - larger) / (1 - probability[number])
+        wrong[number] = larger
+        check_frequencies(part, dict(enumerate(probability)), notices=dict(enumerate(wrong)))
+
+
+FORKING = """
+import multiprocessing
+from ringfence.silo.noise.randomness import gaussian_noise
+
+def noise(_):
+    return gaussian_noise(4, 1.0, -30).tobytes().hex()
+
+with multiprocessing.get_context("fork").Pool(4) as pool:
+    print("\\n".join(pool.map(noise, range(40), chunksize=1)))
+"""
+
+
+def test_forked_processes_and_restarted_ones_never_share_noise() -> None:
+    """Noise that is shared is seen for certain; by chance two of 42 draws agree with probability less than 2⁻¹⁰⁰."""
+    # From a process of its own: other tests may have started threads in this one, and forking those is another matter.
+    forked = subprocess.check_output([sys.executable, "-c", FORKING], text=True).split()
+    code = "from ringfence.silo.noise.randomness import gaussian_noise as g; print(g(4, 1.0, -30).tolist())"
+    restarted = [subprocess.check_output([sys.executable, "-c", code]) for _ in range(2)]
+    assert len(set(forked)) == 40
+    assert len(set(restarted)) == 2

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringfence.silo import decisions
 from ringfence.silo.folder import SiloFolder
+from ringfence.silo.operator import decisions
 from tests.silo.agents import make_silo_folder
 from tests.silo.operator.desk import Desk, desk_of, plans
 

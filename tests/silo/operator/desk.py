@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from ringfence.protocol.plan import Plan
-from ringfence.silo import decisions
+from ringfence.protocol import Plan
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.operator import token_path
+from ringfence.silo.operator import decisions
+from ringfence.silo.operator.service import token_path
 from tests.browser import Visit, Window
 from tests.nursery import Python
 from tests.silo.agents import ROOT

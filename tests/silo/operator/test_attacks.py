@@ -14,7 +14,7 @@ import pytest
 
 from ringfence.planning.request import Member
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.operator import IDLE_SECONDS, LONGEST_REQUEST, SessionKeys, token_path
+from ringfence.silo.operator.service import IDLE_SECONDS, LONGEST_REQUEST, SessionKeys, token_path
 from tests.browser import PHONE, Window
 from tests.nursery import completed
 from tests.silo.agents import ROOT, approved, make_silo_folder

@@ -1,7 +1,7 @@
 """The operator's page has no fault on a phone, in the dark, by keyboard and through a screen reader."""
 
-from ringfence.silo import decisions
 from ringfence.silo.folder import SiloFolder
+from ringfence.silo.operator import decisions
 from tests.browser import PHONE, Window
 from tests.silo.agents import approved
 from tests.silo.operator.desk import Desk, entered, wait_with

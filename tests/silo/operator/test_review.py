@@ -7,16 +7,15 @@ import pytest
 from pydantic import ValidationError
 
 from ringfence.accounting.charges import cost, plan_events
-from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.request import Member
-from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.guarantee import Guarantee, against_words
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.review import reveals, review
-from ringfence.silo.summary import summarise
-from tests.sealed_sums.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
+from ringfence.protocol import Guarantee, Localized, Phase, against_words
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.ledger.summary import summarise
+from ringfence.silo.operator.review import reveals, review
+from tests.shuffler.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan, ask_all, own_terms, rebuilt, spent
 
 NOTHING_ELSE = "Nothing else leaves the silo. The number of records and the schema are public."

@@ -1,4 +1,4 @@
-"""Data sets that differ in one record, and how far that moves a question's answer."""
+"""Data sets that differ in one record, and how far that moves a query's answer."""
 
 import math
 from typing import Literal
@@ -8,14 +8,12 @@ import numpy as np
 from ringfence.accounting.charges import task_event
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo import mechanism
+from ringfence.protocol import FloatArray, Plan, Schema, parse_schema
+from ringfence.protocol.plan.plan import task
 from ringfence.silo.channels.own_noise import grid_exponent
-from ringfence.silo.mechanism import Draws
-from ringfence.silo.records import Records
+from ringfence.silo.gate import mechanism
+from ringfence.silo.gate.mechanism import Draws
+from ringfence.silo.records.records import Records
 from tests.support import shift_in
 
 Target = Literal["label", "number"]

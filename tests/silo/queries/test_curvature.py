@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringfence.silo.questions.curvature import largest_eigenvalue, mean_moments, second_moments
-from tests.silo.questions.neighbours import (
+from ringfence.silo.queries.curvature import largest_eigenvalue, mean_moments, second_moments
+from tests.silo.queries.neighbours import (
     TARGETS,
     Target,
     charged_for,
@@ -38,7 +38,7 @@ def test_an_eigenvalue_is_found_to_what_is_charged_also_where_others_are_as_larg
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
 def test_no_replaced_record_moves_it_further_than_it_is_charged_for_and_some_come_close(target: Target, n: int) -> None:
     plan = surveyed(target, n)
-    moved, sensitivity = farthest(plan, target), plan.stages[0].question.sensitivity(plan, n)
+    moved, sensitivity = farthest(plan, target), plan.stages[0].query.sensitivity(plan, n)
     assert moved <= charged_for(plan)
     assert 0.999 * sensitivity <= moved <= sensitivity * (1 + 1e-6)
 

@@ -1,22 +1,22 @@
-"""What a silo says of a model's predictions: the shares and means that the question names, of those who take part."""
+"""What a silo says of a model's predictions: the shares and means that the query names, of those who take part."""
 
 import numpy as np
 import pytest
 
-from ringfence.metrics.estimates import Found, Heard, Round, found_by
-from ringfence.metrics.evaluate import next_asked
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.questions import Evaluation
-from ringfence.protocol.questions.evaluation import CURVE, MARGIN
-from ringfence.protocol.schema import parse_schema
+from ringfence.estimates.answers import AnsweredRound, EvaluationAnswers, NoisyAnswer, read_rounds
+from ringfence.estimates.evaluation import next_evaluation_request
+from ringfence.protocol import Evaluation, FloatArray, parse_schema
+from ringfence.protocol.queries.evaluation import CURVE, MARGIN
 from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, plan_of
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 
-QUESTION = Evaluation()
+QUERY = Evaluation()
 
 
-def found(design: str, data: Data, chosen: FloatArray | None = None, of_row: FloatArray | None = None) -> Found:
+def found(
+    design: str, data: Data, chosen: FloatArray | None = None, of_row: FloatArray | None = None
+) -> EvaluationAnswers:
     """Read an answer without noise."""
     plan = plan_of(design, 1000)
     features, targets = data
@@ -28,10 +28,10 @@ def found(design: str, data: Data, chosen: FloatArray | None = None, of_row: Flo
     records = Records(schema, features, targets, of_row=people)
     taking_part = np.ones(len(records)) if chosen is None else chosen
     weights = np.eye(plan.loss.outputs).reshape(-1)
-    asked = next_asked(QUESTION, plan, weights, None, [], last=True)
+    asked = next_evaluation_request(QUERY, plan, weights, None, [], last=True)
     batch = int(taking_part.sum())
-    vector = compute(QUESTION, plan, asked.packed(), records, taking_part, batch)
-    return found_by(QUESTION, plan, [Round(asked.packed(), {"clinic": Heard(vector, 1e-9, batch)})])
+    vector = compute(QUERY, plan, asked.packed(), records, taking_part, batch)
+    return read_rounds(QUERY, plan, [AnsweredRound(asked.packed(), {"clinic": NoisyAnswer(vector, 1e-9, batch)})])
 
 
 def drawn(design: str, count: int = 300) -> Data:
@@ -47,7 +47,7 @@ def test_of_two_classes_it_tells_shares_brier_score_and_cut_loss() -> None:
     assert told.latest("confusion").values == pytest.approx(means, abs=1e-6)
     chance = 1 / (1 + np.exp(-score))
     assert told.latest("brier").values[0] == pytest.approx(np.mean((chance - (targets > 0)) ** 2), abs=1e-6)
-    cap = told.latest("loss").ruler[0]
+    cap = told.latest("loss").bin_edges[0]
     losses = np.minimum(np.log1p(np.exp(-targets * score)), cap)
     assert cap * told.latest("loss").values[0] == pytest.approx(np.mean(losses), abs=1e-6)
 
@@ -55,7 +55,7 @@ def test_of_two_classes_it_tells_shares_brier_score_and_cut_loss() -> None:
 def test_of_numbers_it_tells_errors_that_are_cut_and_where_targets_lie() -> None:
     scores, targets = drawn("Gaussian errors")
     told = found("Gaussian errors", (scores, targets))
-    cap = told.latest("squared").ruler[0]
+    cap = told.latest("squared").bin_edges[0]
     error = np.minimum(np.abs(scores[:, 0] - targets), cap)
     assert cap**2 * told.latest("squared").values[0] == pytest.approx(np.mean(error**2), rel=1e-4)
     assert cap * told.latest("absolute").values[0] == pytest.approx(np.mean(error), rel=1e-4)

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
-from ringfence.protocol.questions import Gradient
-from ringfence.protocol.schedule import task
-from ringfence.silo.mechanism import Draws, release
-from ringfence.silo.questions import gradient
-from ringfence.silo.questions.gradient import clipped_mean
-from ringfence.silo.records import Records
+from ringfence.protocol import Gradient, Huber, Logistic, Softmax, Squared
+from ringfence.protocol.plan.plan import task
+from ringfence.silo.gate.mechanism import Draws, release
+from ringfence.silo.queries import gradient
+from ringfence.silo.queries.gradient import clipped_mean
+from ringfence.silo.records.records import Records
 from tests.protocol.plan_document import plan_of as document
 from tests.support import MakePlan, clip_of, own_terms
 

@@ -7,8 +7,8 @@ import pytest
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.records import Records
+from ringfence.protocol import Schema, parse_schema
+from ringfence.silo.records.records import Records
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "patient"}, target="y")

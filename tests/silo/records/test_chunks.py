@@ -14,19 +14,16 @@ from numpy.typing import NDArray
 from ringfence.errors import RecordsError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.columns import Reading
-from ringfence.protocol.messages import NoisyUpdate
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import PersonRule
-from ringfence.protocol.schema import Schema, load_columns, load_schema, parse_schema
-from ringfence.silo import chunks, records
-from ringfence.silo.dataset import load_data_set
-from ringfence.silo.exact_sums import DOUBLE, SINGLE, Precision
+from ringfence.protocol import NoisyUpdate, PersonRule, Plan, Schema, load_columns, load_schema, parse_schema
+from ringfence.protocol.schema.columns.base import Reading
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.keeping import Growing, Keeping
-from ringfence.silo.questions import compute
-from ringfence.silo.records import Records
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.queries import compute
+from ringfence.silo.records import exact_sums, records
+from ringfence.silo.records.dataset import load_data_set
+from ringfence.silo.records.exact_sums import DOUBLE, SINGLE, Precision
+from ringfence.silo.records.records import Records
+from ringfence.silo.records.storage import GrowingArray, Keeping
 from ringfence.sources import csv_files
 from tests.protocol.plan_document import KINDS
 from tests.protocol.plan_document import plan_of as planned
@@ -37,7 +34,7 @@ ROWS, PERSONS = 60, 23
 
 
 def kept(keeping: Keeping, values: NDArray[Any]) -> NDArray[Any]:
-    column = Growing(keeping)
+    column = GrowingArray(keeping)
     column.add(values)
     return column.array()
 
@@ -62,10 +59,10 @@ def records_for(plan: Plan, keeping: Keeping, rows: int = ROWS) -> Records:
 def answers(plan: Plan, own: Records) -> list[bytes]:
     found = []
     for stage in plan.stages:
-        argument = np.random.default_rng(4).uniform(0.1, 0.9, stage.question.argument_length(plan))
+        argument = np.random.default_rng(4).uniform(0.1, 0.9, stage.query.argument_length(plan))
         argument[: min(2, len(argument))] = [-1.0, 1.0][: len(argument)]
         chosen = (np.arange(len(own)) % 5 > 0).astype(float)
-        found.append(compute(stage.question, plan, argument, own, chosen, len(own)).tobytes())
+        found.append(compute(stage.query, plan, argument, own, chosen, len(own)).tobytes())
     return found
 
 
@@ -95,7 +92,7 @@ def plan_for(kind: str) -> Plan:
 
 @pytest.mark.parametrize("precision", [DOUBLE, SINGLE], ids=["double", "single"])
 @pytest.mark.parametrize("kind", [*KINDS, *SHARED])
-def test_every_question_s_answer_is_the_same_of_parts_on_several_threads_and_of_files(
+def test_every_query_s_answer_is_the_same_of_parts_on_several_threads_and_of_files(
     kind: str, precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_for(kind)
@@ -103,25 +100,25 @@ def test_every_question_s_answer_is_the_same_of_parts_on_several_threads_and_of_
     monkeypatch.setattr(records, "LEAST_AT_ONCE", 2)
     for most, threads in ((1, 1), (7, 3), (59, 2)):
         monkeypatch.setattr(records, "at_once", lambda rows, breadth, most=most, threads=threads: most * threads)
-        monkeypatch.setattr(chunks, "threads", lambda threads=threads: threads)
+        monkeypatch.setattr(exact_sums, "blas_threads", lambda threads=threads: threads)
         assert answers(plan, records_for(plan, Keeping(precision))) == expected
         assert answers(plan, records_for(plan, Keeping(precision, tmp_path))) == expected
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("edits", KINDS.values(), ids=KINDS)
-def test_no_question_takes_more_memory_of_many_records_than_is_estimated(edits: Any) -> None:
+def test_no_query_takes_more_memory_of_many_records_than_is_estimated(edits: Any) -> None:
     plan, rows = planned(edits), 100_000
     own = records_for(plan, Keeping(SINGLE), rows)
     for stage in plan.stages:
-        argument = np.sort(np.random.default_rng(4).uniform(0.1, 0.9, stage.question.argument_length(plan)))
+        argument = np.sort(np.random.default_rng(4).uniform(0.1, 0.9, stage.query.argument_length(plan)))
         tracemalloc.start()
         try:
-            compute(stage.question, plan, argument, own, np.ones(len(own)), len(own))
+            compute(stage.query, plan, argument, own, np.ones(len(own)), len(own))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < stage.question.effort(plan, rows).memory
+        assert peak < stage.query.effort(plan, rows).memory
 
 
 def test_what_adds_up_may_fail_on_any_thread_and_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +130,7 @@ def test_what_adds_up_may_fail_on_any_thread_and_is_heard(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(records, "LEAST_AT_ONCE", 2)
     monkeypatch.setattr(records, "at_once", lambda rows, breadth: 20)
-    monkeypatch.setattr(chunks, "threads", lambda: 2)
+    monkeypatch.setattr(exact_sums, "blas_threads", lambda: 2)
     with pytest.raises(RecordsError, match="10 of 10"):
         own.total(fails, np.ones(len(own)), 1)
 
@@ -142,11 +139,11 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from ringfence.protocol.losses import Logistic
-from ringfence.silo.exact_sums import SINGLE
-from ringfence.silo.keeping import Keeping
-from ringfence.silo.questions.gradient import clipped_total
-from ringfence.silo.records import Records
+from ringfence.protocol import Logistic
+from ringfence.silo.records.exact_sums import SINGLE
+from ringfence.silo.records.storage import Keeping
+from ringfence.silo.queries.gradient import clipped_total
+from ringfence.silo.records.records import Records
 
 class Rows:  # made as they are asked for
     def __getitem__(self, rows):

@@ -1,6 +1,7 @@
 """A table in parts, held by worker processes: the bytes of one machine, also if one of them dies half way."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -12,23 +13,20 @@ import pytest
 from distributed import LocalCluster
 
 from ringfence.errors import RecordsError
-from ringfence.planning.one_question import make_survey
 from ringfence.planning.propose import make_plan
+from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.messages import NoisyUpdate, RoundRequest
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Statistics
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import load_columns, load_schema
-from ringfence.silo import divided as parts
-from ringfence.silo.dask_workers import DaskWorkers
-from ringfence.silo.dataset import DataSet, load_data_set
-from ringfence.silo.divided import DividedDataSet, load_divided
+from ringfence.protocol import NoisyUpdate, Plan, RoundRequest, Statistics, load_columns, load_schema
+from ringfence.protocol.plan.plan import task
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.mechanism import Draws, release
-from ringfence.silo.randomness import draw
-from ringfence.silo.records import Records
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.mechanism import release
+from ringfence.silo.gate.sampling import draw
+from ringfence.silo.records import divided as parts
+from ringfence.silo.records.dask_workers import DaskWorkers
+from ringfence.silo.records.dataset import DataSet, load_data_set
+from ringfence.silo.records.divided import DividedDataSet, load_divided
+from ringfence.silo.records.records import Records
 from tests.silo.agents import make_silo_folder
 
 RECORDS = 400
@@ -64,7 +62,7 @@ class Table:
         return [
             make_plan(schema, members, PlanRequest(rounds=3)),
             make_plan(schema, members, drawn),
-            make_survey(schema, members, counts),
+            make_query_plan(schema, members, counts),
         ]
 
 
@@ -80,22 +78,22 @@ def workers(cluster: Any) -> Iterator[DaskWorkers]:
     made.close()
 
 
-def released(plan: Plan, data: DataSet | DividedDataSet, drawn: list[Draws]) -> list[bytes]:
-    random, terms, found = np.random.default_rng(1), plan.silos[0], []
-    for round, draws in enumerate(drawn):
+def require_same_bytes(plan: Plan, one: DividedDataSet, other: DataSet) -> None:
+    """Release every round from both data sets with the same draws."""
+    random, terms = np.random.default_rng(1), plan.silos[0]
+    for round in range(plan.rounds):
         work = task(plan, terms, round, round)
-        argument = random.uniform(0.1, 0.9, work.stage.question.argument_length(plan))
-        found.append(release(plan, work, argument, data.encoded(plan.data), draws).tobytes())
-    return found
+        draws, argument = draw(plan, terms, work), random.uniform(0.1, 0.9, work.stage.query.argument_length(plan))
+        found = {release(plan, work, argument, data.encoded(plan.data), draws).tobytes() for data in (one, other)}
+        assert len(found) == 1
 
 
 def test_with_the_same_draws_every_round_s_bytes_are_those_of_one_machine(table: Table, workers: DaskWorkers) -> None:
     divided, whole = load_divided(table.parts, table.schema, workers), table.whole()
-    key = b"k" * 32
-    assert vars(divided.marks.fingerprint(key))["ordered"] == whole.marks.fingerprint(key).ordered
+    one, other = (data.marks.fingerprint(b"k" * 32) for data in (divided, whole))
+    assert (one.ordered, one.rows) == (other.ordered, other.rows)
     for plan in table.plans():
-        drawn = [draw(plan, plan.silos[0], task(plan, plan.silos[0], round, round)) for round in range(plan.rounds)]
-        assert released(plan, divided, drawn) == released(plan, whole, drawn)
+        require_same_bytes(plan, divided, whole)
 
 
 def dying_once(flag: str, some: Records, chosen: Any) -> Any:
@@ -113,8 +111,7 @@ def test_a_worker_that_dies_half_way_changes_nothing(table: Table, workers: Dask
     total = divided.encoded(plan.data).total(add_up, np.ones(RECORDS), 1)
     assert (tmp_path / "died").exists()
     assert total.tolist() == [RECORDS, RECORDS]
-    drawn = [draw(plan, plan.silos[0], task(plan, plan.silos[0], round, round)) for round in range(plan.rounds)]
-    assert released(plan, divided, drawn) == released(plan, table.whole(), drawn)
+    require_same_bytes(plan, divided, table.whole())
 
 
 def rewrite(path: Path, row: int) -> None:
@@ -134,19 +131,7 @@ def test_an_agent_that_begins_anew_has_the_files_as_they_are_and_not_as_workers_
     now, whole = load_divided(table.parts, table.schema, workers), table.whole()
     assert now.marks.fingerprint(key).ordered == whole.marks.fingerprint(key).ordered
     assert now.marks.fingerprint(key).ordered != before.marks.fingerprint(key).ordered
-    drawn = [draw(plan, plan.silos[0], task(plan, plan.silos[0], round, round)) for round in range(plan.rounds)]
-    assert released(plan, now, drawn) == released(plan, whole, drawn)
-
-
-def test_a_worker_that_reads_by_another_schema_than_the_agent_s_adds_nothing_up(
-    table: Table, workers: DaskWorkers
-) -> None:
-    divided, plan = load_divided(table.parts, table.schema, workers), table.plans()[0]
-    assert divided.difference(plan.data) == ""
-    table.schema.write_text(table.schema.read_text().replace("upper = 1.0", "upper = 3.0", 1))
-    workers._client.run(parts._held.cache_clear)  # as a worker that has just begun
-    with pytest.raises(RecordsError, match=r"schema\.toml has changed since the agent was started"):
-        divided.encoded(plan.data).total(counted, np.ones(RECORDS), 1)
+    require_same_bytes(plan, now, whole)
 
 
 class Counting:
@@ -172,22 +157,25 @@ def test_no_worker_is_asked_whether_a_plan_is_about_its_records(table: Table, wo
     assert divided.difference(others[0].data) == ""
 
 
-@pytest.mark.parametrize("changed", ["0.5", "-0.25"])
-def test_a_part_that_another_worker_finds_changed_is_not_added_up(
-    table: Table, workers: DaskWorkers, changed: str
+def counted(some: Records, chosen: Any) -> Any:
+    return np.array([int(chosen.sum()), len(some)], dtype=object)
+
+
+@pytest.mark.parametrize("what", ["schema.toml", "2.csv"])
+def test_a_schema_or_a_part_that_a_worker_finds_changed_is_not_added_up(
+    table: Table, workers: DaskWorkers, what: str
 ) -> None:
     divided, plan = load_divided(table.parts, table.schema, workers), table.plans()[0]
     assert divided.difference(plan.data) == ""
-    head, first, *rows = (table.parts / "2.csv").read_text().splitlines()
-    first = ",".join([changed, *first.split(",")[1:]])
-    (table.parts / "2.csv").write_text("\n".join([head, first, *rows]) + "\n")  # as many rows as before
-    workers._client.run(parts._held.cache_clear)  # as a worker that has just begun
-    with pytest.raises(RecordsError, match=r"2\.csv has changed since the agent was started"):
+    if what == "schema.toml":
+        table.schema.write_text(table.schema.read_text().replace("upper = 1.0", "upper = 3.0", 1))
+    else:
+        head, first, *rows = (table.parts / what).read_text().splitlines()
+        first = ",".join(["0.5", *first.split(",")[1:]])
+        (table.parts / what).write_text("\n".join([head, first, *rows]) + "\n")  # as many rows as before
+    workers._client.run(parts._cached_part.cache_clear)  # as a worker that has just begun
+    with pytest.raises(RecordsError, match=rf"{re.escape(what)} has changed since the agent was started"):
         divided.encoded(plan.data).total(counted, np.ones(RECORDS), 1)
-
-
-def counted(some: Records, chosen: Any) -> Any:
-    return np.array([int(chosen.sum()), len(some)], dtype=object)
 
 
 def test_gate_and_ledger_stay_with_the_agent(table: Table, workers: DaskWorkers) -> None:
@@ -197,7 +185,7 @@ def test_gate_and_ledger_stay_with_the_agent(table: Table, workers: DaskWorkers)
     with folder.ledger() as ledger:
         gate = Gate(folder.current_records(ledger), ledger, folder.key())
         gate.approve(plan)
-        argument = np.full(plan.stages[0].question.argument_length(plan), 0.5)
+        argument = np.full(plan.stages[0].query.argument_length(plan), 0.5)
         argument[:2] = [-1.0, 1.0]
         request = RoundRequest.at(plan.digest(), 0, argument)
         first, again = gate.answer(request), gate.answer(request)
@@ -245,15 +233,3 @@ def test_a_weight_beyond_its_bound_is_found_by_a_worker_and_told_to_the_operator
     [told] = divided.clamped_parts(schema, schema.target)
     assert told.startswith("3.csv: Row 3, column 'counts': this weight")
     assert divided.difference(schema) == ""  # what the gate goes by
-
-
-def test_a_table_in_parts_is_recognised_as_the_file_it_was_by_this_version_and_by_earlier_ones(
-    table: Table, workers: DaskWorkers
-) -> None:
-    divided, whole = load_divided(table.parts, table.schema, workers).marks, table.whole().marks
-    key = b"k" * 32
-    one, other = (marks.fingerprint(key, with_former=True) for marks in (divided, whole))
-    assert (one.ordered, one.rows) == (other.ordered, other.rows)
-    assert one.former is not None
-    assert other.former is not None
-    assert (one.former.ordered, one.former.rows) == (other.former.ordered, other.former.rows)

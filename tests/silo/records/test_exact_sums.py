@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.protocol.losses import Logistic, Ordinal, Softmax, Squared, Survival
-from ringfence.silo import exact_sums
-from ringfence.silo.exact_sums import SINGLE
-from ringfence.silo.keeping import Keeping
-from ringfence.silo.questions.gradient import clipped_mean, clipped_total
-from ringfence.silo.records import Records
+from ringfence.protocol import Logistic, Ordinal, Softmax, Squared, Survival
+from ringfence.silo.queries.gradient import clipped_mean, clipped_total
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import DOUBLE, SINGLE, Precision
+from ringfence.silo.records.records import Records
+from ringfence.silo.records.storage import Keeping
 from tests.generated import examples
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
     [0.0, 5e-324, -2.3e-308, 2.0**-100, 2.0**-131, 1.0, -1.0, 1 + 2.0**-52, 1 - 2.0**-53, 3.0, 1e8, 1e300, -1.7e308]
 )
+ROW = st.lists(FLOATS, min_size=3, max_size=3)
 
 
 def answer(loss: Any, clip: float, weights: Any, features: Any, targets: Any) -> Any:
@@ -108,7 +109,7 @@ def test_no_partial_sum_loses_a_bit_at_the_largest_numbers_there_can_be() -> Non
 PROGRAM = """
 import sys
 import numpy as np
-from tests.silo.test_exact_sums import Logistic, answer, made
+from tests.silo.records.test_exact_sums import Logistic, answer, made
 features, targets, weights = made(30_000, d=60)
 sys.stdout.buffer.write(answer(Logistic(), 0.7, weights, features, targets).tobytes())
 """
@@ -129,7 +130,7 @@ def test_one_thread_and_many_give_the_same_bytes() -> None:
 
 
 @given(
-    st.lists(FLOATS, min_size=3, max_size=3),
+    ROW,
     st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3),
     FLOATS,
     st.floats(1e-40, 1e40) | st.sampled_from([1.0, 3.0, 1 + 2.0**-52, 2.0**-400]),
@@ -139,45 +140,25 @@ def test_one_thread_and_many_give_the_same_bytes() -> None:
 def test_a_record_s_term_is_never_longer_than_the_clip_in_exact_arithmetic(
     features: list[float], weights: list[float], target: float, clip: float, scaled: bool
 ) -> None:
-    """Also of numbers that overflow or vanish, and of gradients that are as long as the clip to the last bit."""
+    """Also of numbers that overflow or vanish, and of gradients that are as long as the clip to the last bit.
+
+    In single precision too; sums are of the rows as they are kept.
+    """
     if scaled and 0 < math.hypot(*features) < 1e100 and abs(target) < 1e100:
         clip = max(abs(target) * math.hypot(*features), 2.0**-400)  # any less is lost on the noise's grid
     with np.errstate(all="ignore"):
+        single = Records(None, np.array([features]), np.array([target]), keeping=Keeping(SINGLE))  # type: ignore[arg-type]
+        as_doubles = records_of(single.features.astype(np.float64), [target])
+        assert (as_doubles.features == single.features).all(), "it is rounded no further"
         for loss, outputs in ((Squared(), 1), (Softmax(classes=3), 3)):
             matrix = np.outer(weights, np.arange(1, outputs + 1))
-            total = clipped_total(loss, clip, matrix, records_of([features], [target]), np.ones(1))
-            assert sum(int(number) ** 2 for number in total.ravel()) <= 2 ** (2 * exact_sums.UNIT)
-
-
-@given(
-    st.lists(FLOATS, min_size=3, max_size=3),
-    st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3),
-    FLOATS,
-    st.floats(1e-40, 1e40) | st.sampled_from([1.0, 3.0, 1 + 2.0**-52, 2.0**-400]),
-)
-@examples(200)
-def test_in_single_precision_too_no_term_is_longer_than_the_clip_and_sums_are_of_the_rows_as_they_are_kept(
-    features: list[float], weights: list[float], target: float, clip: float
-) -> None:
-    with np.errstate(all="ignore"):
-        kept = Records(None, np.array([features]), np.array([target]), keeping=Keeping(SINGLE))  # type: ignore[arg-type]
-        as_doubles = records_of(kept.features.astype(np.float64), [target])
-        assert (as_doubles.features == kept.features).all(), "what is kept in single precision is rounded no further"
-        for loss, outputs in ((Squared(), 1), (Softmax(classes=3), 3)):
-            matrix = np.outer(weights, np.arange(1, outputs + 1))
-            total = clipped_total(loss, clip, matrix, kept, np.ones(1))
-            assert sum(int(number) ** 2 for number in total.ravel()) <= 2 ** (2 * exact_sums.UNIT)
-            assert (total == clipped_total(loss, clip, matrix, as_doubles, np.ones(1))).all()
-
-
-@given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5))
-@examples(200)
-def test_single_precision_holds_rows_of_24_bits_as_they_are(rows: list[list[float]]) -> None:
-    rounded = exact_sums.rounded_rows(np.array(rows), SINGLE.row_bits)
-    assert (rounded.astype(np.float32) == rounded).all()
-    units = np.ldexp(rounded, SINGLE.bits - exact_sums.exponents(exact_sums.norms(rounded))[:, None])
-    assert (units == np.trunc(units)).all()
-    assert np.abs(units).max() <= 2.0**SINGLE.bits
+            totals = [
+                clipped_total(loss, clip, matrix, kept, np.ones(1))
+                for kept in (records_of([features], [target]), single, as_doubles)
+            ]
+            assert (totals[1] == totals[2]).all()
+            for total in totals:
+                assert sum(int(number) ** 2 for number in total.ravel()) <= 2 ** (2 * exact_sums.UNIT)
 
 
 @pytest.mark.parametrize(
@@ -219,17 +200,21 @@ def test_what_is_lost_is_less_than_a_thousandth_of_the_least_noise_that_a_plan_m
         assert lost.max() <= 0.75 * 2.0**-30 * clip < clip * 2.0**-20 / 1000
 
 
-@given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5))
+@pytest.mark.parametrize("precision", [DOUBLE, SINGLE], ids=["double", "single"])
+@given(rows=st.lists(ROW, min_size=1, max_size=5))
 @examples(200)
-def test_rounded_rows_lie_on_a_grid_of_their_own_and_are_rounded_no_further(rows: list[list[float]]) -> None:
-    rounded = exact_sums.rounded_rows(np.array(rows))
+def test_rounded_rows_lie_on_a_grid_of_their_own_and_are_rounded_no_further(
+    precision: Precision, rows: list[list[float]]
+) -> None:
+    rounded = exact_sums.rounded_rows(np.array(rows), precision.row_bits)
+    assert (rounded.astype(precision.dtype) == rounded).all()
+    units = np.ldexp(rounded, precision.bits - exact_sums.exponents(exact_sums.norms(rounded))[:, None])
+    assert (units == np.trunc(units)).all()
+    assert np.abs(units).max() <= 2.0**precision.bits
     for before, after in zip(np.clip(rows, -(2.0**100), 2.0**100), rounded, strict=True):
-        (up,) = exact_sums.exponents(exact_sums.norms(after[None]))
-        units = np.ldexp(after, 32 - up)
-        assert (units == np.trunc(units)).all()
-        assert np.abs(units).max() <= 2.0**32
-        assert np.abs(after - before).max() <= max(2.0**-31 * np.linalg.norm(before), 2.0**-132)
-    assert (exact_sums.rounded_rows(rounded) == rounded).all()
+        largest = max(float(np.linalg.norm(before)), 2.0**-101)
+        assert np.abs(after - before).max() <= 2.0**-precision.row_bits * largest
+    assert (exact_sums.rounded_rows(rounded, precision.row_bits) == rounded).all()
 
 
 def test_a_row_that_is_cut_takes_no_step_more_than_one_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +236,7 @@ def test_a_row_that_is_cut_takes_no_step_more_than_one_that_fits(monkeypatch: py
     assert taken == steps != []
 
 
-@given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-5, 1e5))
+@given(st.lists(ROW, min_size=1, max_size=5), st.floats(1e-5, 1e5))
 @examples(200)
 def test_bounded_features_have_norm_one_at_most_in_exact_arithmetic(rows: list[list[float]], largest: float) -> None:
     with np.errstate(all="ignore"):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom
 
 from ringfence.errors import RecordsError
-from ringfence.silo.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, RowWords, _too_many_for_chance
+from ringfence.silo.records.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, RowWords, _too_many_for_chance
 from ringfence.sources.cells import ArrayCells, Cells, ListCells, TextCells
 
 KEY = b"k" * 32
@@ -46,8 +46,12 @@ def words_of(content: dict[str, Cells]) -> NDArray[np.uint64]:
     return words.all()
 
 
+def marks_of(content: Table) -> RowMarks:
+    return RowMarks(words_of({name: TextCells(cells) for name, cells in content.items()}))
+
+
 def print_of(content: Table) -> Fingerprint:
-    return RowMarks.of_words(words_of({name: TextCells(cells) for name, cells in content.items()})).fingerprint(KEY)
+    return marks_of(content).fingerprint(KEY)
 
 
 def test_marks_tell_order_and_rows_apart_and_do_not_see_the_order_of_columns() -> None:
@@ -74,7 +78,7 @@ def test_cells_that_run_together_or_swap_columns_are_other_rows(change: Callable
 
 
 def test_without_the_key_a_fingerprint_says_nothing_about_rows() -> None:
-    marks = RowMarks.of_texts(table(300))
+    marks = marks_of(table(300))
     one, other = marks.fingerprint(KEY), marks.fingerprint(b"o" * 32)
     assert one.ordered != other.ordered
     assert not set(one.once.tolist()) & set(other.once.tolist())
@@ -131,7 +135,7 @@ def test_few_rows_are_recognised_as_a_whole_or_not_at_all() -> None:
 
 
 def test_marks_and_fingerprints_stay_in_the_process_and_show_nothing() -> None:
-    marks = RowMarks.of_texts(table(3))
+    marks = marks_of(table(3))
     for kept in (marks, marks.fingerprint(KEY)):
         with pytest.raises(RecordsError, match="cannot be pickled"):
             pickle.dumps(kept)
@@ -139,24 +143,6 @@ def test_marks_and_fingerprints_stay_in_the_process_and_show_nothing() -> None:
             copy.copy(kept)
     assert repr(marks) == "<marks of 3 rows, hidden>"
     assert marks.fingerprint(KEY).ordered not in repr(marks.fingerprint(KEY))
-
-
-def test_data_that_was_known_by_the_hashes_of_its_texts_is_recognised_by_its_words() -> None:
-    known = RowMarks.of_texts(table(300)).fingerprint(KEY).sketch()
-    assert known.scheme == 1
-
-    def now(content: Table) -> Fingerprint:
-        words = words_of({name: TextCells(cells) for name, cells in content.items()})
-        marks = RowMarks.of_words(words, former=lambda: RowMarks.of_texts(content))
-        return marks.fingerprint(KEY, with_former=True)
-
-    same, turned = now(table(300)), now(part(table(300), list(range(299, -1, -1))))
-    assert same.has_order_of(known)
-    assert same.sketch().scheme == 2
-    assert not turned.has_order_of(known)
-    assert turned.has_rows_of(known)
-    assert now(part(table(300), list(range(250)))).is_mostly(known)
-    assert not now(table(300, seed=2, first=1000)).is_mostly(known)
 
 
 def test_a_cell_has_the_same_word_as_a_text_and_as_a_number() -> None:

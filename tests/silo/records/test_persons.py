@@ -10,48 +10,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.accounting import accountant
-from ringfence.accounting.account import answer_question
-from ringfence.accounting.charges import costs, person_events, plan_events, task_event
-from ringfence.accounting.events import BinomialRelease, GaussianRelease
-from ringfence.local_shuffler import local_shuffler
+from ringfence.accounting.charges import costs, plan_events, task_event
+from ringfence.accounting.events import BinomialRelease
+from ringfence.federation.local_shuffler import local_shuffler
+from ringfence.federation.requests import TrainRequest
+from ringfence.federation.workflow import train_files
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import (
+from ringfence.protocol import (
     Curvature,
     FeatureMeans,
     FeatureMoments,
+    FloatArray,
     Gradient,
-    Moments,
+    Plan,
     PreconditionedGradient,
-    Question,
+    Query,
     SecondMoments,
+    pack,
 )
-from ringfence.protocol.questions.feature_means import Window
-from ringfence.protocol.questions.feature_moments import Viewed
-from ringfence.protocol.questions.second_moments import Asked
-from ringfence.protocol.schedule import task
-from ringfence.silo import exact_sums, randomness
-from ringfence.silo.channels import sending
-from ringfence.silo.channels.own_noise import Block
+from ringfence.protocol.plan.plan import task
+from ringfence.protocol.queries.feature_means import TargetWindow
+from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
+from ringfence.protocol.queries.second_moments import MomentsArgument
+from ringfence.silo.channels import SENDERS
+from ringfence.silo.channels.own_noise import CorrelatedRounds
 from ringfence.silo.channels.shuffler import Coins
-from ringfence.silo.mechanism import Draws, release
-from ringfence.silo.questions import compute
-from ringfence.silo.questions.gradient import clipped_total, summed_total
-from ringfence.silo.records import Records
-from ringfence.statement import SiloGuarantee, Statement
-from ringfence.workflow import TrainRequest, train_files
+from ringfence.silo.gate import sampling
+from ringfence.silo.gate.mechanism import Draws, release
+from ringfence.silo.queries import compute
+from ringfence.silo.queries.gradient import clipped_total, summed_total
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.records import Records
 from tests.generated import examples
-from tests.silo.people import PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
-from tests.support import clip_of, own_terms, rebuilt, shift_in
+from tests.silo.records.people import PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
+from tests.support import rebuilt, shift_in
 
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(3)))
-QUESTIONS: list[Question] = [
+QUERIES: list[Query] = [
     Gradient(clip=0.3),
-    Moments(bound="joint"),
     Curvature(),
     SECOND_MOMENTS,
     FeatureMeans(),
@@ -59,44 +56,44 @@ QUESTIONS: list[Question] = [
     PreconditionedGradient(),
 ]
 AXES = np.array([[3.0, 1.0, 0.5], [-0.2, 2.0, 0.0], [0.0, 0.7, 4.0]])
-every_question = pytest.mark.parametrize("question", QUESTIONS, ids=[question.name for question in QUESTIONS])
+every_query = pytest.mark.parametrize("query", QUERIES, ids=[query.name for query in QUERIES])
 
 CELLS = st.floats(-1, 1) | st.sampled_from([-1.0, 1.0, 0.0, 1e-9, -1e300, 1e300, math.sin(math.pi / 12)])
 ROWS = st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS), min_size=1, max_size=7)
 """All rows of one person: two features, the constant's place, and the target."""
 
 
-def argument(question: Question, weights: FloatArray) -> FloatArray:
-    of_question = {
-        "second-moments": Asked(weights, 0.5, 1.0, np.eye(3)).packed(),
-        "feature-means": Window(-0.4, 0.9).packed(),
-        "feature-moments": Viewed(AXES, -0.4, 0.9).packed(),
+def argument(query: Query, weights: FloatArray) -> FloatArray:
+    of_query = {
+        "second-moments": MomentsArgument(weights, 0.5, 1.0, np.eye(3)).packed(),
+        "feature-means": TargetWindow(-0.4, 0.9).packed(),
+        "feature-moments": FeatureMomentsArgument(AXES, -0.4, 0.9).packed(),
         "preconditioned-gradient": np.concatenate([weights, AXES.reshape(-1)]),
     }
-    return of_question.get(question.name, weights)
+    return of_query.get(query.name, weights)
 
 
-def answer(question: Question, plan: Plan, people: list[list[Any]], chosen: FloatArray | None = None) -> FloatArray:
+def answer(query: Query, plan: Plan, people: list[list[Any]], chosen: FloatArray | None = None) -> FloatArray:
     taking_part = np.ones(len(people)) if chosen is None else chosen
-    at = argument(question, np.array([0.7, -2.0, 0.1]))
-    return compute(question, plan, at, records_of(people), taking_part, len(people))
+    at = argument(query, np.array([0.7, -2.0, 0.1]))
+    return compute(query, plan, at, records_of(people), taking_part, len(people))
 
 
 @every_rule
-@every_question
+@every_query
 @given(others=st.lists(ROWS, min_size=1, max_size=3), one=ROWS, other=ROWS)
 @examples(25)
 def test_replacing_all_rows_of_a_person_moves_no_answer_further_than_claimed(
-    rule: str, question: Question, others: list[list[Any]], one: list[Any], other: list[Any]
+    rule: str, query: Query, others: list[list[Any]], one: list[Any], other: list[Any]
 ) -> None:
     plan = PLANS[rule]
-    moved = np.linalg.norm(answer(question, plan, [one, *others]) - answer(question, plan, [other, *others]))
+    moved = np.linalg.norm(answer(query, plan, [one, *others]) - answer(query, plan, [other, *others]))
     n = 1 + len(others)
-    assert moved <= question.sensitivity(plan, n) * exact_sums_rounding(question, plan, n)
+    assert moved <= query.sensitivity(plan, n) * exact_sums_rounding(query, plan, n)
 
 
-def exact_sums_rounding(question: Question, plan: Plan, n: int) -> float:
-    return 1 + (question.roundings(plan) * n + 8) * 2.0**-53
+def exact_sums_rounding(query: Query, plan: Plan, n: int) -> float:
+    return 1 + (query.roundings(plan) * n + 8) * 2.0**-53
 
 
 @every_rule
@@ -113,11 +110,11 @@ def test_a_person_s_term_is_no_longer_than_the_clip_in_exact_arithmetic(rule: st
 
 
 @every_rule
-@every_question
-def test_a_silo_that_took_rows_for_persons_would_break_the_claim(rule: str, question: Question) -> None:
+@every_query
+def test_a_silo_that_took_rows_for_persons_would_break_the_claim(rule: str, query: Query) -> None:
     plan, near, far = PLANS[rule], math.sin(math.pi / 12), math.cos(math.pi / 12)
     ends = [[(far, near, 0.0, 1.0)] * 6, [(-near, -far, 0.0, 0.0)] * 6]
-    if question.name == "curvature":
+    if query.name == "curvature":
         ends[1] = [(0.0, 0.0, 0.0, 0.0)] * 6
     silent = [[(0.0, 0.0, 0.0, 0.0)]] * 2
 
@@ -125,34 +122,34 @@ def test_a_silo_that_took_rows_for_persons_would_break_the_claim(rule: str, ques
         rows = np.array([*person, *(row for one in silent for row in one)], dtype=np.float64)
         rows[:, :3] *= SCHEMA.feature_norm
         records = Records(SCHEMA, rows[:, :3], rows[:, 3])
-        return compute(question, plan, argument(question, np.zeros(3)), records, np.ones(len(rows)), 3)
+        return compute(query, plan, argument(query, np.zeros(3)), records, np.ones(len(rows)), 3)
 
-    assert np.linalg.norm(ignoring(ends[0]) - ignoring(ends[1])) > 1.5 * question.sensitivity(plan, 3)
+    assert np.linalg.norm(ignoring(ends[0]) - ignoring(ends[1])) > 1.5 * query.sensitivity(plan, 3)
 
 
 @every_rule
 def test_who_takes_no_part_moves_nothing_and_the_others_places_do_not_matter(rule: str) -> None:
     random = np.random.default_rng(1)
     people = [[tuple(random.uniform(-1, 1, 4)) for _ in range(rows)] for rows in (1, 5, 2, 3)]
-    question, plan, out = QUESTIONS[0], PLANS[rule], np.array([1.0, 0.0, 1.0, 1.0])
-    expected = answer(question, plan, people, out)
+    query, plan, out = QUERIES[0], PLANS[rule], np.array([1.0, 0.0, 1.0, 1.0])
+    expected = answer(query, plan, people, out)
     changed = [people[0], [(1.0, 1.0, 1.0, -1.0)] * 7, *people[2:]]
-    assert np.array_equal(answer(question, plan, changed, out), expected)
+    assert np.array_equal(answer(query, plan, changed, out), expected)
     turned = [people[place] for place in (3, 1, 0, 2)]
-    assert np.array_equal(answer(question, plan, turned, out), expected)
+    assert np.array_equal(answer(query, plan, turned, out), expected)
 
 
 def test_the_rules_make_of_a_person_s_rows_what_they_say() -> None:
     people = [[(0.1, 0.0, 0.0, 0.1)] * 5, [(0.0, 0.2, 0.0, 0.2)]]
-    question = Gradient(clip=1.0)
-    row = {place: answer(question, PLANS["mean"], [people[place][:1]]) for place in (0, 1)}
+    query = Gradient(clip=1.0)
+    row = {place: answer(query, PLANS["mean"], [people[place][:1]]) for place in (0, 1)}
     expected = {
         "mean": row[0] + row[1],
         "rows": row[0] + row[1] / 3,
         "sum": 5 * row[0] + row[1],
     }
     for rule, sum_of_both in expected.items():
-        assert answer(question, PLANS[rule], people) == pytest.approx(sum_of_both / 2, abs=1e-8)
+        assert answer(query, PLANS[rule], people) == pytest.approx(sum_of_both / 2, abs=1e-8)
 
 
 def test_a_person_with_one_row_counts_as_a_record_does() -> None:
@@ -160,12 +157,12 @@ def test_a_person_with_one_row_counts_as_a_record_does() -> None:
     people = [[tuple(random.uniform(-1, 1, 4))] for _ in range(9)]
     rows = np.array([person[0] for person in people])
     record = Records(SCHEMA, rows[:, :3], rows[:, 3])
-    for question in QUESTIONS:
-        weights = argument(question, np.array([0.7, -2.0, 0.1]))
-        plain = compute(question, PLANS["mean"], weights, record, np.ones(9), 9)
+    for query in QUERIES:
+        weights = argument(query, np.array([0.7, -2.0, 0.1]))
+        plain = compute(query, PLANS["mean"], weights, record, np.ones(9), 9)
         for rule, plan in PLANS.items():
             if rule != "rows":
-                assert answer(question, plan, people) == pytest.approx(plain, abs=1e-8)
+                assert answer(query, plan, people) == pytest.approx(plain, abs=1e-8)
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -205,14 +202,14 @@ EXTREMES = [[(1.0, 1.0, 0.0, -1.0)] * 6, [(-1.0, -1.0, 0.0, -1.0)] * 2]
 def released(plan: Plan, person: list[Any]) -> tuple[Any, Any]:
     """Return what leaves in all rounds without noise, of one person and three silent ones, and what the last costs."""
     (stage,), terms = plan.stages, plan.silos[0]
-    memory, rows = sending(stage.channel).memory(stage.channel), []
+    memory, rows = SENDERS[type(stage.channel)].memory(stage.channel), []
     for round in range(plan.rounds):
         work = task(plan, terms, round, round)
-        drawn = randomness.draw(plan, terms, work)
+        drawn = sampling.draw(plan, terms, work)
         silent = Coins(np.zeros(3, dtype=np.int64), np.zeros(3)) if stage.channel.is_collected else np.zeros(3)
         records = records_of([person, *[[(0.0, 0.0, 0.0, 0.0)]] * 3])
         numbers = release(plan, work, np.zeros(3), records, Draws(drawn.participation, silent), memory)
-        rows.append(memory.rows[-1] if isinstance(memory, Block) else numbers[:3])
+        rows.append(memory.rows[-1] if isinstance(memory, CorrelatedRounds) else numbers[:3])
     return np.array(rows, dtype=np.float64), (task_event(plan, terms, work), work)
 
 
@@ -229,25 +226,3 @@ def test_neither_correlated_noise_nor_a_shuffler_lets_a_person_move_more_than_is
     plan = make_plan(SCHEMA, members[:1], replace(RULES[rule], sampling="one-pass", correlation=0.5))
     (one, (event, work)), (other, _) = (released(plan, person) for person in EXTREMES)
     assert 0.4 < np.linalg.norm(one - other) / work.sigma / shift_in(event) <= 1
-
-
-@every_rule
-def test_a_person_of_several_silos_pays_the_root_of_their_number_as_statement_and_account_say(rule: str) -> None:
-    plan = make_plan(SCHEMA, [Member(name, 50, 1.0, 1e-6) for name in ("clinic", "north", "west")], RULES[rule])
-    ((event, rounds),) = plan_events(plan, plan.silos[0])
-    said = {
-        terms.name: SiloGuarantee(
-            records=50, rounds=2, this_run=terms.guarantees, all_runs=terms.guarantees, used=terms.guarantees
-        )
-        for terms in plan.silos
-    }
-    question: dict[str, Any] = {"records": 50, "rounds": 2, "sampling": "full", "batch": None, "delta": 1e-6}
-    noise: dict[str, Any] = {"clip": clip_of(plan), "sigma": own_terms(plan).sigma, "epsilon": None}
-    for silos, word in ((2, "two"), (3, "three")):
-        shift = math.sqrt(silos * rounds) * shift_in(event)
-        paid = accountant.epsilon([(GaussianRelease(shift), 1)], 1e-6)
-        together = person_events(plan, [terms.name for terms in plan.silos[:silos]])
-        assert accountant.epsilon(together, 1e-6) == pytest.approx(paid, rel=1e-9)
-        answer = answer_question(**question, **noise, silos_per_person=silos)["person_epsilon"]
-        assert answer == pytest.approx(paid, rel=1e-6), "which does not know how many weights are rounded"
-        assert f"{word} silos pays epsilon = {paid:.4g}" in " ".join(str(Statement(plan, said)).split())

@@ -1,29 +1,33 @@
 """The unit is a person: a silo finds whose rows are whose, counts persons, and names none."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ringfence.errors import ApprovalError, PlanError, RecordsError
+from ringfence.evidence.verification import verify
+from ringfence.federation.requests import TrainRequest
+from ringfence.federation.workflow import train_files
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.plan import protected_by
-from ringfence.protocol.schema import TableColumns, parse_schema
-from ringfence.silo.budget import Budget
-from ringfence.silo.certificate import certify
-from ringfence.silo.dataset import load_data_set
-from ringfence.silo.decisions import approve_plan, update_data
-from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records, load_records
-from ringfence.silo.review import reveals
-from ringfence.verification import verify
-from ringfence.workflow import TrainRequest, train_files
-from tests.silo.people import NUMBER, PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
-from tests.support import ask_all, watch_draws
+from ringfence.protocol import parse_schema
+from ringfence.protocol.plan.plan import protected_by
+from ringfence.protocol.schema.schema import TableColumns
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.certificate import certify
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator.decisions import approve_plan, update_data
+from ringfence.silo.operator.review import reveals
+from ringfence.silo.records.dataset import load_data_set
+from ringfence.silo.records.records import Records, load_records
+from tests.silo.agents import silo_with
+from tests.silo.records.people import NUMBER, PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
+from tests.support import Drawn, ask_all
 
 
 def test_rows_of_one_person_are_found_wherever_they_stand_in_the_file(tmp_path: Any) -> None:
@@ -75,12 +79,6 @@ def test_a_schema_that_tells_persons_apart_gets_no_plan_about_records_and_only_s
             make_plan(schema, members, request)
 
 
-def test_the_person_s_column_is_no_feature(tmp_path: Any) -> None:
-    assert "patient" not in " ".join(SCHEMA.feature_names)
-    with pytest.raises(Exception, match="no model may read it"):
-        parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "a"}, target="y")
-
-
 def test_a_ledger_adds_up_no_costs_of_records_and_of_persons(tmp_path: Any) -> None:
     nameless = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}, target="y")
     of_records = make_plan(nameless, [Member("clinic", 4, 1.0, 1e-6)], PlanRequest(rounds=2))
@@ -90,11 +88,6 @@ def test_a_ledger_adds_up_no_costs_of_records_and_of_persons(tmp_path: Any) -> N
         Gate(Records(nameless, rows[:, :3], rows[:, 3]), ledger).approve(of_records)
         with pytest.raises(ApprovalError, match="its ledger counts what earlier plans cost each record"):
             Gate(records_of(people), ledger).approve(PLANS["mean"])
-
-
-def test_no_verifier_takes_costs_of_records_for_costs_of_persons() -> None:
-    nameless = parse_schema({"columns": {"a": NUMBER, "y": NUMBER}}, target="y")
-    of_records = make_plan(nameless, [Member("clinic", 4, 1.0, 1e-6)], PlanRequest(rounds=2))
     assert protected_by([PLANS["mean"], PLANS["sum"]]) == "person"
     assert protected_by([PLANS["mean"], of_records]) == protected_by([of_records]) == protected_by([]) == "record"
 
@@ -149,12 +142,9 @@ def test_a_silo_whose_schema_tells_persons_apart_counts_them_and_answers_no_plan
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson", "one-pass"])
-def test_whoever_takes_part_does_so_with_all_rows(
-    sampling: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_takes_part_does_so_with_all_rows(sampling: Any, tmp_path: Any, drawn: Drawn) -> None:
     request = replace(RULES["mean"], sampling=sampling, batch=2)
     plan = make_plan(SCHEMA, [Member("clinic", 4, 1.0, 1e-6)], request)
-    drawn = watch_draws(monkeypatch)
     people = [[(0.1, 0.2, 0.3, 0.1)] * rows for rows in (3, 1, 5, 2)]
     with Ledger.create(tmp_path / "l", silo="clinic", budget=Budget(5.0, 1e-6)) as ledger:
         gate = Gate(records_of(people), ledger)
@@ -167,11 +157,8 @@ def test_whoever_takes_part_does_so_with_all_rows(
     assert len(drawn) == 2
 
 
-def silo_of(tmp_path: Any, rows: list[str], schema: str = SCHEMA_FILE) -> SiloFolder:
-    (tmp_path / "schema.toml").write_text(schema)
-    data_file, schema_file = str(written(tmp_path / "clinic.csv", rows)), str(tmp_path / "schema.toml")
-    settings = make_settings(name="clinic", data_file=data_file, schema_file=schema_file)
-    return SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+def silo_of(folder: Path, rows: list[str], schema: str = SCHEMA_FILE) -> SiloFolder:
+    return silo_with(folder, schema, "\n".join(["patient,a,b,y", *rows]), Budget(2.0, 1e-6))
 
 
 def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path: Any) -> None:
@@ -193,7 +180,7 @@ def test_changed_data_is_counted_in_persons_and_no_ledger_tells_how_many_rows_th
     rows = [f"eve{number % 4},0.{number},0,0" for number in range(10, 47)]
     folder = silo_of(tmp_path, rows, SCHEMA_FILE if told_apart_before else SCHEMA_FILE.partition("\n")[2])
     (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
-    written(tmp_path / "clinic.csv", [*rows, "bob,0.1,0,0", "bob,0.2,0,0"])
+    written(tmp_path / "records.csv", [*rows, "bob,0.1,0,0", "bob,0.2,0,0"])
     change = update_data(folder, "bob was admitted")
     assert (change.before, change.after, change.unit) == (4 if told_apart_before else None, 5, "person")
     with folder.ledger() as ledger:

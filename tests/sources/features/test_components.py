@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence.errors import RecordsError
-from ringfence.features import PublicComponents
+from ringfence.sources.features import PublicComponents
 
 RANDOM = np.random.default_rng(3)
 PUBLIC = RANDOM.standard_normal((400, 12)) * np.geomspace(10.0, 0.1, 12) + 5.0

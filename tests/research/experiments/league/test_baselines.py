@@ -9,10 +9,8 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import chi2
 
-from ringfence.accounting.account import answer_question
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, Squared
-from ringfence.protocol.schema import Geometry
+from ringfence.accounting.account import answer_query
+from ringfence.protocol import FloatArray, Geometry, Logistic, Squared
 from ringfence.research.experiments.league import apart, flower, opacus
 from ringfence.research.experiments.league.central import not_private, private_fit, symmetric_noise
 from ringfence.research.experiments.league.tables import load_table
@@ -72,7 +70,7 @@ def test_silos_apart_find_the_best_model_with_plenty_of_budget(tmp_path: Path) -
 def test_what_localdpmod_is_told_makes_all_rounds_cost_what_they_may() -> None:
     told = flower.sensitivity_for(0.3, rounds=10, epsilon=1.0, delta=1e-5)
     sigma = told * math.sqrt(2 * math.log(1.25 / 1e-5))  # its formula, at ε = 1
-    cost = answer_question(
+    cost = answer_query(
         records=1, rounds=10, sampling="full", batch=None, clip=0.3, delta=1e-5, sigma=sigma, epsilon=None
     )
     assert cost["epsilon"] == pytest.approx(1.0, abs=1e-6)

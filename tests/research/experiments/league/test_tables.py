@@ -1,6 +1,5 @@
 """A league is any folder of tables in one layout; errors are shares of wrong labels, or relative to the mean."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,7 @@ from ringfence.errors import DatasetError
 from ringfence.research.experiments.league.central import not_private
 from ringfence.research.experiments.league.tables import league_folder, load_table, table_names
 from tests.research.experiments.league.made_up import write_league
-
-DATA = Path(os.environ.get("RINGFENCE_DATA", Path(__file__).parents[4] / "shared" / "data"))
-needs_league = pytest.mark.skipif(
-    not (DATA / "league").is_dir(), reason="the league is not here: set RINGFENCE_DATA to the folder that holds it"
-)
+from tests.research.rehearsals import DATA, needs_data
 
 
 def test_the_tables_lie_below_the_data_folder_or_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +42,7 @@ def test_the_error_of_labels_is_the_share_of_wrong_ones(tmp_path: Path) -> None:
     assert table.error(not_private(table.loss, *table.pooled)) < table.guessing
 
 
-@needs_league
+@needs_data
 @pytest.mark.parametrize(
     ("name", "guessing", "error"), [("concrete", 1.0, 0.585), ("digits", 0.914, 0.039), ("oj", 0.404, 0.188)]
 )

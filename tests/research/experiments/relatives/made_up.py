@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, Loss, Softmax, Squared
+from ringfence.protocol import FloatArray, Logistic, Loss, Softmax, Squared
 from ringfence.research.experiments.relatives.federation import Federation, Party, Releases
 
 LOSSES: dict[str, Loss] = {"number": Squared(), "label": Logistic(), "class": Softmax(classes=3)}

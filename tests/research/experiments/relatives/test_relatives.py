@@ -10,7 +10,7 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.events import GaussianRelease
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league.apart import label_columns
 from ringfence.research.experiments.league.central import not_private
 from ringfence.research.experiments.relatives import mixing, sofim

@@ -1,0 +1,3 @@
+"""The silo that most attacks are on."""
+
+from tests.silo.conftest import silo_folder  # noqa: F401 (a fixture)
