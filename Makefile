@@ -20,26 +20,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-THOROUGH := tests/docs tests/research tests/fuzz \
-  tests/simulation/test_engine.py tests/simulation/test_shuffled_engine.py tests/simulation/test_baselines.py \
-  tests/audit/test_every_mechanism.py tests/audit/test_power.py tests/deployment/test_evaluation.py \
-  tests/silo/test_personal.py tests/cli/test_silo_own.py tests/cli/test_predict.py tests/estimators/test_generalised.py \
-  tests/estimators/test_conventions.py tests/deployment/test_core_dumps.py tests/cli/test_algorithms.py \
-  tests/deployment/test_nvflare.py tests/deployment/test_flower.py tests/deployment/test_tour.py \
-  tests/deployment/test_existing_federation.py \
-  tests/deployment/test_services.py tests/deployment/test_systemd.py tests/deployment/test_machines.py \
-  tests/deployment/test_kits.py tests/deployment/test_shuffled_nvflare.py tests/golden/test_upgrade.py \
-  tests/attacks/test_engine_code.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py \
-  tests/silo/test_chunks.py tests/silo/test_divided.py \
-  tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py \
-  tests/report/test_in_a_browser.py tests/cli/test_in_a_browser.py tests/silo/operator/test_for_everybody.py \
-  tests/estimators/test_docstrings.py tests/simulation/test_elastic_net.py tests/simulation/test_trials.py \
-  tests/protocol/losses/test_limits.py tests/report/test_png.py
+# Files with engines, which mostly wait, stand between those that compute: workers take them in this order.
+THOROUGH := tests/deployment/test_machines.py tests/fuzz tests/deployment/test_nvflare.py tests/docs \
+  tests/deployment/test_systemd.py tests/evidence/audit/test_every_mechanism.py tests/evidence/audit/test_power.py \
+  tests/deployment/test_flower.py tests/estimators/test_conventions.py tests/estimators/test_generalised.py \
+  tests/attacks/test_engine_code.py tests/simulation/test_engine.py tests/simulation/test_shuffled_engine.py \
+  tests/deployment/test_kits.py tests/simulation/test_baselines.py tests/simulation/test_elastic_net.py \
+  tests/simulation/test_trials.py tests/cli/test_algorithms.py \
+  tests/deployment/test_existing_federation.py tests/cli/test_predict.py \
+  tests/deployment/test_tour.py tests/cli/test_silo_own.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py \
+  tests/deployment/test_services.py tests/deployment/test_evaluation.py tests/deployment/test_core_dumps.py \
+  tests/deployment/test_through_agents.py tests/test_every_loss.py tests/estimators/test_every_loss.py \
+  tests/evidence/report/test_in_a_browser.py tests/cli/test_in_a_browser.py tests/silo/operator/test_for_everybody.py \
+  tests/estimators/test_docstrings.py tests/protocol/losses/test_limits.py \
+  tests/silo/records/test_chunks.py tests/silo/records/test_divided.py tests/model/test_personal_fit.py tests/research
 
 # What it needs is in no extra that the other tests install.
 COMPARISON := tests/research/experiments/league/test_opacus.py
 
-# Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk.
+# Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk. Tests of
+# services and machines use the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
 MEMORY := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 
@@ -48,7 +48,7 @@ tests thorough audit: export OPENBLAS_NUM_THREADS := 1
 # Even where the environment forbids to keep compiled modules: every process of every test would compile them again.
 tests thorough audit: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test tests thorough packages check style types comparison audit docs dist release licences audit-dependencies clean
+.PHONY: demo test tests thorough packages check style types comparison torch audit docs dist release licences audit-dependencies clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
@@ -61,12 +61,18 @@ tests: $(VENV)/.test
 	$(MEMORY) $(BIN)/pytest -n 3 -q $(addprefix --ignore=,$(THOROUGH))
 
 thorough: packages $(VENV)/.test
-	$(BIN)/pytest -n 3 -q $(THOROUGH) --ignore=$(COMPARISON)
+	$(MEMORY) $(BIN)/pytest -n 4 -q $(THOROUGH) --ignore=$(COMPARISON)
 
 # Where pip's own settings name a build of this version without CUDA, it takes that one.
+TORCH := torch==2.13.0
 comparison: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable ".[comparison]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) --editable ".[comparison]"
 	$(BIN)/pytest -q $(COMPARISON)
+
+# Fills pip's cache, beside something that needs no network.
+torch: $(VENV)/.test
+	folder=$$(mktemp -d) && $(BIN)/python -m pip download --quiet --disable-pip-version-check --dest $$folder $(TORCH); \
+	  rm -r $$folder
 
 # Install the browser for the tests of our pages, and systemd's tools; the tests fail without them.
 packages:
@@ -83,13 +89,12 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs
-	$(BIN)/python tools/api_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site/$(VERSION)
 	$(BIN)/python -m tools.versions site
 
 audit: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist load -q audits
-	RINGFENCE_EFFORT=20 $(BIN)/pytest -n 2 -q tests/fuzz tests/silo/test_gate_machine.py
+	RINGFENCE_EFFORT=20 $(BIN)/pytest -n 2 -q tests/fuzz tests/silo/gate/test_gate_machine.py
 
 dist: $(VENV)/.release
 	$(BIN)/python -m tools.release build
