@@ -1,6 +1,7 @@
 """By what a data set is recognised again."""
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 
@@ -117,7 +118,7 @@ def test_what_counts_as_the_same_is_the_least_that_chance_does_not_explain(sampl
     least = _too_many_for_chance(sample, records)
 
     def chance(number: float) -> float:
-        return float(np.e * np.sqrt(records) * binom.sf(number - 1, sample, 1 / np.e))
+        return float(math.e * np.sqrt(records) * binom.sf(number - 1, sample, 1 / math.e))
 
     assert chance(least) <= FALSE_ALARM < chance(least - 1)
 
