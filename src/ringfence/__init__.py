@@ -9,8 +9,8 @@
     12
 
 The public names are loaded on first use, so that importing the server's side never loads the silo's. Beside them these
-packages are public: `protocol` (what plans are made of), `accounting`, `estimators`, `simulation`, `errors`. All others
-are internal and may change without notice.
+modules are public: `protocol` (what plans are made of), `accounting`, `estimators`, `simulation`, `errors`, and
+`sources.features`. All others are internal and may change without notice, and say so in their packages' docstrings.
 """
 
 from importlib import import_module

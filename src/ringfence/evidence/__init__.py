@@ -1,1 +1,4 @@
-"""What convinces others: verification, reports, dossiers and audits."""
+"""What convinces others: verification, reports, dossiers and audits.
+
+Internal: may change without notice. `ringfence` lists what is public.
+"""

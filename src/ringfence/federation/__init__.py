@@ -2,4 +2,6 @@
 
 `training` runs a plan through the silos' gates, `choosing` several candidates, `peers` without a server. `workflow`
 does this for files, as `requests` describes them.
+
+Internal: may change without notice. `ringfence` lists what is public.
 """

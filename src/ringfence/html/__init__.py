@@ -1,4 +1,4 @@
 """How our pages are written: markup that cannot be injected into, one style, and charts without a drawing library.
 
-The house's own: it may change without notice. `ringfence` says what is public.
+Internal: may change without notice. `ringfence` lists what is public.
 """

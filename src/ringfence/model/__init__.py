@@ -1,4 +1,7 @@
-"""Trained models: prediction, export, cards, coefficient summaries and privacy statements."""
+"""Trained models: prediction, export, cards, coefficient summaries and privacy statements.
+
+Internal: may change without notice. `ringfence` lists what is public.
+"""
 
 from ringfence.model.model import Model
 

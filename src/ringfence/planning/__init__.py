@@ -5,4 +5,6 @@
 
 `request` says what may be asked for, `propose` makes the plan, `algorithm_choice` chooses by `loss_bounds`, and
 `explain` and `noise_warnings` say why and what to expect.
+
+Internal: may change without notice. `ringfence` lists what is public.
 """

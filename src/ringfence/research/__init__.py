@@ -3,5 +3,5 @@
 Nothing of the product imports this package; the commands `reproduce`, `bounds` and `account --noise` load it on first
 use. `theory` needs no more than a silo does; for the rest there is the extra `research`.
 
-The house's own: it may change without notice. `ringfence` says what is public.
+Internal: may change without notice. `ringfence` lists what is public.
 """

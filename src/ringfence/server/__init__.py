@@ -1,4 +1,4 @@
 """The server: untrusted, sees messages only. Nothing here can weaken a silo's guarantee.
 
-Private to the project: it may change without notice. `ringfence` has the public names.
+Internal: may change without notice. `ringfence` lists what is public.
 """

@@ -1,8 +1,6 @@
 """Public, frozen feature extractors: functions of one record alone, with nothing learnt from anybody's private records.
 
 What they compute goes into a `vector` column; a linear model on it is trained like any other.
-
-The house's own: it may change without notice. `ringfence` says what is public.
 """
 
 from importlib import import_module
