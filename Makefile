@@ -33,7 +33,7 @@ THOROUGH := tests/deployment/test_machines.py tests/fuzz tests/deployment/test_n
   tests/deployment/test_through_agents.py tests/test_every_loss.py tests/estimators/test_every_loss.py \
   tests/evidence/report/test_in_a_browser.py tests/cli/test_in_a_browser.py tests/silo/operator/test_for_everybody.py \
   tests/estimators/test_docstrings.py tests/protocol/losses/test_limits.py \
-  tests/silo/records/test_chunks.py tests/silo/records/test_divided.py tests/model/test_personal_fit.py tests/research
+  tests/silo/records/test_chunks.py tests/model/test_personal_fit.py tests/research
 
 # What it needs is in no extra that the other tests install.
 COMPARISON := tests/research/experiments/league/test_opacus.py

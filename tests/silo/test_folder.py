@@ -60,32 +60,6 @@ def test_data_that_couriers_may_not_read_are_fine_and_without_couriers_all_are(
     assert (create(data, group).settings.courier_group is None) == (group is None)
 
 
-def divided(data: Path, workers: str) -> SiloFolder:
-    """A silo whose table is in parts, in a folder that is closed while one of its files may be open."""
-    parts = data.parent / "parts"
-    parts.mkdir(mode=0o711)
-    for name in ("1.csv", "2.csv"):
-        (parts / name).write_bytes(data.read_bytes())
-        (parts / name).chmod(0o600)
-    return SiloFolder(data.parent / "clinic", settings_of(data, data_file=str(parts), workers=workers))
-
-
-def test_parts_of_a_table_are_data_that_couriers_may_not_read(data: Path) -> None:
-    folder = divided(data, "tls://scheduler:8786")
-    folder.require_closed(*folder.data_files())
-    opened = data.parent / "parts" / "2.csv"
-    opened.chmod(0o644)
-    with pytest.raises(SiloError, match=r"2\.csv may be read by the group"):
-        folder.require_closed(*folder.data_files())
-
-
-def test_couriers_of_another_user_reach_no_workers_without_certificates(data: Path) -> None:
-    """A port of this machine is open to all who are on it, and workers run what they are sent."""
-    folder = divided(data, "tcp://127.0.0.1:8786")
-    with pytest.raises(SiloError, match=r"can make the workers at tcp://127\.0\.0\.1:8786 run anything"):
-        folder.require_closed(*folder.data_files())
-
-
 @pytest.mark.parametrize("which", ["data", "ledger", "key"])
 def test_an_agent_does_not_serve_while_couriers_may_read_what_they_must_not(data: Path, which: str) -> None:
     folder = create(data)

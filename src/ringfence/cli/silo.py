@@ -304,7 +304,7 @@ def opened(folder: Path) -> "SiloFolder":
     from ringfence.silo.folder import SiloFolder
 
     own = SiloFolder.open(folder)
-    sources = [] if own.settings.workers else sorted((folder / "losses").glob("*.py"))
+    sources = sorted((folder / "losses").glob("*.py"))
     if sources:
         from ringfence.errors import SiloError
         from ringfence.federation.custom_loss import install_loss

@@ -30,7 +30,6 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.history import Account
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.dataset import DataSet
-from ringfence.silo.records.divided import DividedDataSet
 from ringfence.storage.files import read_file, replace_private
 
 NOT_PRIVATE = (
@@ -221,11 +220,6 @@ def _gain(differences: FloatArray) -> tuple[float, float]:
 def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, WeightedRows]:
     """Return the silo's data, and its rows as the model's plan encodes them; RecordsError if it is not the model's."""
     data = folder.current_records(ledger)
-    if isinstance(data, DividedDataSet):
-        raise RecordsError(
-            f"The table of silo '{folder.name}' is held by workers, but a silo's own model is fitted on one machine. "
-            "Set up a folder with a part of the table that fits there, and use that."
-        )
     if problem := data.difference(plan.data):
         raise RecordsError(
             f"This model does not fit the data of silo '{folder.name}': {problem}. Name a model that was trained with "

@@ -27,7 +27,7 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 
 from ringfence import sources
-from ringfence.errors import RecordsError, SiloError, require_extra
+from ringfence.errors import RecordsError, SiloError
 from ringfence.protocol import Public, SiloName, explain, load_columns
 from ringfence.protocol.plan.checks import name_problem
 from ringfence.protocol.schema.schema import load_roles
@@ -36,7 +36,6 @@ from ringfence.silo.ledger import custody
 from ringfence.silo.ledger.budget import Budget, require_usual
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.dataset import DataSet, load_data_set
-from ringfence.silo.records.divided import DividedDataSet, load_divided, parts_in
 from ringfence.silo.records.storage import PRECISIONS, Keeping
 from ringfence.storage.files import read_key, read_token, require_known_format, served_alone, write_private, write_token
 from ringfence.storage.toml_files import read_toml, toml_text
@@ -49,9 +48,6 @@ class SiloSettings(Public):
 
     `precision` says how records are kept, and `kept_in` where: in memory, or in files without a name in the folder, for
     a table that is larger than memory (`silo.records.storage`).
-
-    `workers` is the address of a Dask scheduler whose workers hold the table (`silo.records.divided`); the data file is
-    then a folder with the table's parts.
 
     `ledger_file` names a ledger outside the folder: that of data which had one before.
     """
@@ -67,7 +63,6 @@ class SiloSettings(Public):
     round_memory: float | None = Field(default=None, gt=0)
     precision: Literal["double", "single"] | None = None
     kept_in: Literal["memory", "files"] | None = None
-    workers: str | None = Field(default=None, min_length=1)
 
 
 def make_settings(**given: str | int | None) -> SiloSettings:
@@ -185,23 +180,15 @@ class SiloFolder:
         """The agent's door in the silo's folder, where it is a socket."""
         return self.path / "door.sock"
 
-    def records(self) -> DataSet | DividedDataSet:
-        """Read the records that the silo's folder names, here or by its workers."""
-        if self.settings.workers is not None:
-            require_extra("workers", "A table on several machines", "distributed", error=SiloError)
-            from ringfence.silo.records.dask_workers import DaskWorkers
-
-            workers = DaskWorkers(self.settings.workers)
-            precision = Keeping(self.keeping.precision)  # a worker has no folder of the silo's
-            return load_divided(Path(self.settings.data_file), Path(self.settings.schema_file), workers, precision)
+    def records(self) -> DataSet:
+        """Read the records that the silo's folder names."""
         data = Path(self.settings.data_file)
         columns = load_columns(Path(self.settings.schema_file), lambda: sources.header(data))
         return load_data_set(data, columns, self.keeping)
 
     def data_files(self) -> list[Path]:
         """Return all files that the records of the silo's folder are read from."""
-        data = Path(self.settings.data_file)
-        return [file for part in (parts_in(data) if self.settings.workers else [data]) for file in sources.files(part)]
+        return sources.files(Path(self.settings.data_file))
 
     @property
     def keeping(self) -> Keeping:
@@ -209,7 +196,7 @@ class SiloFolder:
         in_files = self.settings.kept_in == "files" and self.path.is_dir()
         return Keeping(PRECISIONS[self.settings.precision or "double"], self.path if in_files else None)
 
-    def current_records(self, ledger: Ledger) -> DataSet | DividedDataSet:
+    def current_records(self, ledger: Ledger) -> DataSet:
         """Read the silo's records; RegistryError if they are not those of its ledger (`custody.were_moved`)."""
         version = ledger.account().version
         records = self.records()
@@ -217,7 +204,7 @@ class SiloFolder:
         records.version = version
         return records
 
-    def _begin_ledger(self, records: DataSet | DividedDataSet, budget: Budget, note: str, new_beginning: str) -> None:
+    def _begin_ledger(self, records: DataSet, budget: Budget, note: str, new_beginning: str) -> None:
         """Create the ledger of a new silo folder, or join the ledger file that its settings name."""
         if self.settings.ledger_file is None:
             custody.create_ledger(
@@ -289,17 +276,8 @@ class SiloFolder:
             path.chmod(mode)
 
     def require_closed(self, *paths: Path) -> None:
-        """Raise SiloError if couriers of another user could read one of the files, by its mode and group.
-
-        Nor may they reach the silo's workers, which run any code they are sent, by an open port of this machine.
-        """
-        group, workers = self._courier_group, self.settings.workers
-        if group is not None and workers is not None and not workers.startswith("tls://"):
-            raise SiloError(
-                f"The group '{self.settings.courier_group}' should carry messages and read nothing, but anyone on "
-                f"this machine can make the workers at {workers} run anything. Give the workers the silo's own "
-                "certificates, and an address that begins with tls://."
-            )
+        """Raise SiloError if couriers of another user could read one of the files, by its mode and group."""
+        group = self._courier_group
         for path in paths if group is not None else ():
             try:
                 status = path.stat()

@@ -45,7 +45,6 @@ from ringfence.silo.gate.limits import Limits, largest_round
 from ringfence.silo.ledger.history import Account, ApprovedPlan, StoredAnswer
 from ringfence.silo.ledger.ledger import LOGGED_REFUSALS, HeadSigner, Ledger, decided
 from ringfence.silo.records.dataset import DataSet
-from ringfence.silo.records.divided import DividedDataSet
 from ringfence.silo.records.records import Records
 from ringfence.storage.chain import Draft
 from ringfence.storage.decision_log import Note, unnoted
@@ -62,7 +61,7 @@ class Gate:
 
     def __init__(
         self,
-        records: Records | DataSet | DividedDataSet,
+        records: Records | DataSet,
         ledger: Ledger,
         key: bytes | None = None,
         *,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ringfence.protocol import FloatArray, Plan, Task
 from ringfence.silo.channels import SENDERS
-from ringfence.silo.queries import Summed, compute
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
 from ringfence.silo.records.storage import Unpicklable
 
 
@@ -30,7 +31,7 @@ class Draws(Unpicklable):
 
 
 def release(
-    plan: Plan, work: Task, argument: FloatArray, records: Summed, draws: Draws, memory: object = None
+    plan: Plan, work: Task, argument: FloatArray, records: Records, draws: Draws, memory: object = None
 ) -> NDArray[Any]:
     """Return the numbers a silo sends in a round: the query's answer, with the channel's noise.
 

@@ -1,7 +1,7 @@
 """Computes queries from records: one file for each query of `protocol.queries`, of the same name.
 
 An answer is a function of a sum over records, in whole numbers. So the sums of parts of the records, computed one after
-the other, on several threads or by several machines, give the same bytes as all records at once.
+the other or on several threads, give the same bytes as all records at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,13 +27,6 @@ from ringfence.silo.queries import (
 from ringfence.silo.records import exact_sums
 from ringfence.silo.records.exact_sums import Counts
 from ringfence.silo.records.records import Records
-
-
-class Summed(Protocol):
-    """Records that can be summed (`Records.total`)."""
-
-    def total(self, add_up: Callable[[Records, FloatArray], Counts], chosen: FloatArray, breadth: int) -> Counts:
-        """Return the sum of `add_up` over parts of the records, of which `chosen` take part."""
 
 
 class AnswerFromRecords(Protocol):
@@ -98,7 +91,7 @@ COMPUTATIONS: dict[type[BaseQuery], AnswerFromRecords] = {
 
 
 def compute(
-    query: Query, plan: Plan, argument: FloatArray, records: Summed, chosen: FloatArray, batch: int
+    query: Query, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
 ) -> FloatArray:
     """Return the exact answer to any query, without noise: a pure function, not private by itself."""
     computation = COMPUTATIONS[type(query)]
