@@ -25,10 +25,7 @@ class TrackingOptions:
     """Figures of the report, and a tracker that follows the rounds."""
 
     figures: Path | None = offered(
-        None,
-        "Also write the report's figures to this folder, as SVG and, if matplotlib is installed, PNG.",
-        "Output",
-        metavar="FOLDER",
+        None, "Also write the report's figures to this folder, as SVG.", "Output", metavar="FOLDER"
     )
     track: Path | None = offered(
         None, "Write each round's public numbers to this folder, for TensorBoard.", "Output", metavar="FOLDER"

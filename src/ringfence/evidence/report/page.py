@@ -8,7 +8,6 @@ from pathlib import Path
 from ringfence import __version__
 from ringfence.errors import OutputError
 from ringfence.html.markup import Html, Value, document, page_header, tag
-from ringfence.html.png import png_of
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,7 @@ class ReportPage:
         return document(self.title, page_header(self.kicker, self.title), *self.parts, footer)
 
     def write(self, path: Path, *, figures: Path | None = None) -> None:
-        """Write the report's page atomically, and its charts into the folder `figures` if one is given.
-
-        A chart is an SVG file, with a PNG file beside it where matplotlib is installed.
-        """
+        """Write the report's page atomically, and its charts as SVG files into the folder `figures` if one is given."""
         try:
             write_whole(path, self.html().encode())
             if figures is not None:
@@ -39,8 +35,6 @@ class ReportPage:
                 for name, drawn in self.figures.items():
                     if drawn is not None:
                         write_whole(figures / f"{name}.svg", f"{drawn}\n".encode())
-                        if (picture := png_of(drawn)) is not None:
-                            write_whole(figures / f"{name}.png", picture)
         except OSError as problem:
             raise OutputError(
                 f"Cannot write the report {path} ({problem.strerror}). The model is safe; name another file."
