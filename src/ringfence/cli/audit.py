@@ -25,7 +25,7 @@ class AuditOptions:
         "full",
         "full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, survey, curvature, "
         "evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, feature-means, "
-        "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, person-sum or local-sgd.",
+        "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows or person-sum.",
         "Algorithm",
     )
     sabotage: str = offered(

@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from ringfence.accounting.correlation import coefficients, inverse_coefficients
 from ringfence.evidence.audit.adversary import REPEATS, STEADY, Observation, silos_in_mean
-from ringfence.evidence.audit.game import LOCAL_SGD, GameRun
+from ringfence.evidence.audit.game import GameRun
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.plans import CLIP, CORRELATION, PERSON_ROWS, AuditQuery
 from ringfence.protocol import FloatArray, Observer, Plan, ShufflerChannel
@@ -121,8 +121,6 @@ class Broken:
 
 def broken(name: str, query: AuditQuery, sabotage: str, honest: GameRun) -> Broken:
     """Return what the named mechanism sends under the sabotage, given a run of a silo that is not broken."""
-    if name == LOCAL_SGD:
-        return _LAWS[sabotage](Simulated(honest.observations[0]))
     mechanism, correlation = MECHANISMS[name], CORRELATION if name in ("correlated", "person-sum") else 0.0
     found: list[Broken] = []
     plans = [plan for plan in mechanism.plans(query) if mechanism.reads(plan)]
@@ -240,36 +238,6 @@ class Noisy:
             often = partial(_number, variance=variance, trials=rounds, rate=rate)
             return _each(strength[0] / math.sqrt(rounds), often)
         return _each(strength.sum(axis=0) / math.sqrt(rounds), partial(_number, variance=variance))
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """Local SGD's ends: a canary takes part Binomial(trials, rate) times, and moves its weight each time."""
-
-    seen: Observation
-
-    def less_noise(self, factor: float) -> Broken:
-        trials, rate = self.seen.trials, self.seen.rate
-        law = partial(_number, variance=factor**2, trials=trials, rate=rate)
-        return Broken(_each(self.seen.strength, law), is_quieter=True)
-
-    def unclipped(self) -> Broken:
-        """A bound, by its least variance, on what is exactly Gaussian given how often the canary takes part.
-
-        From weight w a step η leads to w + η(coin − w) + ησz if the canary is drawn, else to w + ησz. So B draws end
-        around 1 − (1 − η)^B, and noise shrinks by 1 − η at most B times. The unit is η times the noise of all steps.
-        """
-        trials, rate = self.seen.trials, self.seen.rate
-        noise = CLIP / float(self.seen.strength[0, 0])  # of all steps together, before it is multiplied by η
-        step = STEADY / (trials * CLIP + 10 * noise)  # as `local_sgd` chooses it
-        times, log_weights = _times(trials, rate)
-        kept = (1 - step) ** times
-        laws = [Gaussian(((1 - left) / step / noise) ** 2, left**2) for left in kept]
-        return Broken([(Drawn(log_weights, laws), self.seen.strength.size)])
-
-    def wrong_sensitivity(self) -> Broken:
-        """Half of the noise, here."""
-        return self.less_noise(0.5)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from ringfence.evidence.audit.adversary import Observation
-from ringfence.evidence.audit.game import FALSE_ALARM, LOCAL_SGD, AuditReport, GameRun, audit, play
-from ringfence.evidence.audit.local_sgd import play_local_sgd
+from ringfence.evidence.audit.game import FALSE_ALARM, AuditReport, GameRun, audit, play
 from ringfence.evidence.audit.lower_bound import STAKES
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.noise_tests import SumOfSquares
@@ -68,8 +67,7 @@ def miss_rate(name: str, query: AuditQuery, sabotage: str, runs: int, false_alar
 
 def one_run(name: str, query: AuditQuery, sabotage: str = NONE) -> GameRun:
     """Play a run: strengths and claim are the same in all of them."""
-    local = name == LOCAL_SGD
-    [run] = play_local_sgd(query, 1, sabotage) if local else play(MECHANISMS[name], query, 1, sabotage)
+    [run] = play(MECHANISMS[name], query, 1, sabotage)
     return run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 from ringfence.errors import MessageError, TrainingError
 from ringfence.evidence.audit.adversary import Observation, ask_all_rounds, mean_answer_reader, partition
@@ -28,13 +28,12 @@ def test_the_server_computes_the_same_public_partition_as_the_silo() -> None:
     assert partition(plan, SILO, 32) == sampling._partition(plan.digest(), SILO, 32).tolist()
 
 
-@pytest.mark.parametrize(("trials", "rate"), [(1, 1.0), (3, 1.0), (1, 0.3), (5, 0.2)])
-def test_evidence_is_the_log_likelihood_ratio(trials: int, rate: float) -> None:
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_evidence_is_the_log_likelihood_ratio(rate: float) -> None:
     numbers, strength = np.array([[0.3, -1.2], [2.0, 0.1]]), np.array([[0.4, 0.4], [0.4, 0.4]])
 
     def likelihood(x: float, s: float, coin: float) -> float:
-        times = np.arange(trials + 1)
-        return float(binom.pmf(times, trials, rate) @ norm.pdf(x - coin * s * times))
+        return float(rate * norm.pdf(x - coin * s) + (1 - rate) * norm.pdf(x))
 
     expected = [
         sum(
@@ -43,7 +42,7 @@ def test_evidence_is_the_log_likelihood_ratio(trials: int, rate: float) -> None:
         )
         for j in range(2)
     ]
-    assert Observation(numbers, strength, trials, rate).evidence() == pytest.approx(expected, rel=1e-9)
+    assert Observation(numbers, strength, rate).evidence() == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -8,7 +8,7 @@ its sampling or its sensitivity makes one of the first tests fail. They take min
 
 import pytest
 
-from ringfence.evidence.audit.game import LOCAL_SGD, audit
+from ringfence.evidence.audit.game import audit
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.plans import AuditQuery
 from tests.evidence.audit.power import MOST, NOISY, SMALL, found_out
@@ -69,11 +69,3 @@ def test_candidates_that_are_not_charged_are_refuted_by_the_attack_itself() -> N
 
 def test_noise_that_one_candidate_reuses_is_refuted() -> None:
     assert found_out("choice", AuditQuery(10.0, 1e-5, 48, 6), "reuse-noise", 20).noise_refutes
-
-
-def test_local_sgd_is_audited_in_the_simulator() -> None:
-    assert not audit(LOCAL_SGD, SMALL, runs=250, false_alarm=MOST / 2).refuted
-
-
-def test_too_little_noise_in_local_sgd_is_refuted() -> None:
-    assert found_out(LOCAL_SGD, SMALL, "root-half-noise", 250).refuted

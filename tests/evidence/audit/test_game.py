@@ -154,7 +154,6 @@ def test_fewer_canaries_play_more_runs() -> None:
     assert default_runs("full", query) == game.RUNS
     assert default_runs("full", AuditQuery(3.0, 1e-5, 32, 4)) == 2 * game.RUNS
     assert default_runs("curvature", query) == 4 * game.RUNS
-    assert default_runs("local-sgd", query) == game.RUNS
     assert default_runs("shuffled", query) == MECHANISMS["shuffled"].runs
 
 
@@ -174,14 +173,12 @@ def test_silos_of_other_sizes_can_be_audited(name: str) -> None:
 
 
 def test_what_cannot_be_audited_is_refused_in_words() -> None:
-    with pytest.raises(PlanError, match=r"no mechanism 'magic'; choose one of full, .*local-sgd"):
+    with pytest.raises(PlanError, match=r"no mechanism 'magic'; choose one of full, .*person-sum"):
         audit("magic", SMALL, runs=1)
     with pytest.raises(PlanError, match=r"no sabotage 'arson'; choose one of none, half-noise"):
         audit("full", SMALL, runs=1, sabotage="arson")
     with pytest.raises(PlanError, match="'skip-clip' is not run against 'curvature'"):
         audit("curvature", SMALL, runs=1, sabotage="skip-clip")
-    with pytest.raises(PlanError, match="local-sgd has none"):
-        audit("local-sgd", SMALL, runs=1, sabotage="repeat-round")
     with pytest.raises(PlanError, match="needs a record, or person, for each"):
         audit("one-pass", AuditQuery(1.0, 1e-6, 2, 3), runs=1)
     with pytest.raises(AccountingError, match="runs must be a whole number"):

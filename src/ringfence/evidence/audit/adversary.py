@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import toeplitz
-from scipy.stats import binom
 
 from ringfence.accounting.correlation import coefficients
 from ringfence.errors import MessageError, PlanError, TrainingError
@@ -65,14 +64,13 @@ STEADY = 0.5
 class Observation:
     """Some releases about some canaries, as numbers that the coins move: x = coin·strength·B + noise of deviation 1.
 
-    `numbers` and `strength` have one row per release and one column per canary; B ~ Binomial(trials, rate) says how
-    often a canary takes part in a release. The noise is Gaussian; or, where all records take part, the heads among so
-    many fair `coins`, less their mean and in units of their deviation.
+    `numbers` and `strength` have one row per release and one column per canary; B ~ Bernoulli(rate) says whether a
+    canary takes part in a release. The noise is Gaussian; or, where all records take part, the heads among so many fair
+    `coins`, less their mean and in units of their deviation.
     """
 
     numbers: FloatArray
     strength: FloatArray
-    trials: int = 1
     rate: float = 1.0
     coins: int | None = None
 
@@ -84,14 +82,13 @@ class Observation:
         """
         x, s = self.numbers, self.strength
         if self.rate >= 1:
-            ratio: FloatArray = np.sum(2 * self.trials * s * x, axis=0)
+            ratio: FloatArray = np.sum(2 * s * x, axis=0)
             return ratio
 
         def log_likelihood(sign: float) -> FloatArray:
             """Return the log-likelihood, but for a constant, of the adversary's numbers if coins are `sign`."""
-            times = np.arange(self.trials + 1)[:, None, None]
-            moved = binom.logpmf(times, self.trials, self.rate) + sign * s * times * x - (s * times) ** 2 / 2
-            likelihood: FloatArray = np.logaddexp.reduce(moved, axis=0)
+            absent, present = np.log1p(-self.rate), np.log(self.rate) + sign * s * x - s**2 / 2
+            likelihood: FloatArray = np.logaddexp(absent, present)
             return likelihood
 
         sampled: FloatArray = np.sum(log_likelihood(1.0) - log_likelihood(-1.0), axis=0)
@@ -99,12 +96,12 @@ class Observation:
 
     def power(self) -> FloatArray:
         """Return the squared signal-to-noise ratio of each canary over all releases that the adversary observed."""
-        result: FloatArray = np.sum((self.strength * self.trials * self.rate) ** 2, axis=0)
+        result: FloatArray = np.sum((self.strength * self.rate) ** 2, axis=0)
         return result
 
     def squares(self) -> SumOfSquares:
         """Return the sum of squares of the adversary's observed numbers, to test the size of the audited noise."""
-        return sum_of_squares(self.numbers, self.strength, self.trials, self.rate, self.coins)
+        return sum_of_squares(self.numbers, self.strength, 1, self.rate, self.coins)
 
     def squares_of_sums(self) -> SumOfSquares:
         """Return the sum of squares of sums over the releases, to test that their noises are independent.
@@ -115,8 +112,8 @@ class Observation:
         sums = self.numbers.sum(axis=0) / np.sqrt(releases)
         if self.rate >= 1:
             coins = None if self.coins is None else releases * self.coins
-            return sum_of_squares(sums, self.strength.sum(axis=0) / np.sqrt(releases), self.trials, 1.0, coins)
-        return sum_of_squares(sums, self.strength[0] / np.sqrt(releases), releases * self.trials, self.rate)
+            return sum_of_squares(sums, self.strength.sum(axis=0) / np.sqrt(releases), 1, 1.0, coins)
+        return sum_of_squares(sums, self.strength[0] / np.sqrt(releases), releases, self.rate)
 
 
 def ask_all_rounds(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> list[FloatArray]:

@@ -42,11 +42,6 @@ FALSE_ALARM = 1e-6
 RUNS = 1200
 """Runs of a game with 64 canaries: enough to reach about nine tenths of a claimed epsilon of 3."""
 
-ROUNDS = 2
-"""Rounds of a run of local-sgd; other mechanisms say it themselves."""
-
-LOCAL_SGD = "local-sgd"
-
 _PLENTY = 1e9
 """The audited ledgers' budget, in epsilon: the audit is about what rounds cost, not about running out."""
 
@@ -184,16 +179,21 @@ class AuditReport:
             )
 
 
+def mechanism_named(name: str) -> Mechanism:
+    """Return an audited mechanism by its name; PlanError if there is none."""
+    if name not in MECHANISMS:
+        raise PlanError(f"There is no mechanism '{name}'; choose one of {', '.join(MECHANISMS)}.")
+    return MECHANISMS[name]
+
+
 def default_rounds(mechanism: str) -> int:
     """Return how many rounds a run of the audit's game has by default."""
-    return MECHANISMS[mechanism].rounds if mechanism in MECHANISMS else ROUNDS
+    return mechanism_named(mechanism).rounds
 
 
 def default_runs(mechanism: str, query: AuditQuery) -> int:
     """Return the default number of runs: more for mechanisms with fewer canaries, up to four times as many."""
-    if mechanism not in MECHANISMS:
-        return min(4 * RUNS, RUNS * CANARIES // query.canaries)
-    chosen = MECHANISMS[mechanism]
+    chosen = mechanism_named(mechanism)
     return chosen.runs or min(4 * RUNS, RUNS * CANARIES // chosen.canaries(query))
 
 
@@ -210,22 +210,16 @@ def audit(
 
     The probability that a silo that keeps its claim is refuted is at most 2·false_alarm.
     """
-    if mechanism != LOCAL_SGD and mechanism not in MECHANISMS:
-        raise PlanError(f"There is no mechanism '{mechanism}'; choose one of {', '.join([*MECHANISMS, LOCAL_SGD])}.")
+    chosen = mechanism_named(mechanism)
     if sabotage not in SABOTAGES:
         raise PlanError(f"There is no sabotage '{sabotage}'; choose one of {', '.join(SABOTAGES)}.")
     total = default_runs(mechanism, query) if runs is None else require_count("runs", runs)
-    if mechanism == LOCAL_SGD:
-        from ringfence.evidence.audit.local_sgd import play_local_sgd
-
-        played = play_local_sgd(query, total, sabotage)
-    elif sabotage in MECHANISMS[mechanism].not_played:
+    if sabotage in chosen.not_played:
         raise PlanError(
             f"Sabotage '{sabotage}' is not run against '{mechanism}': it changes nothing there, or too little to "
             "detect in a few runs. Choose another mechanism for it, or another sabotage."
         )
-    else:
-        played = play(MECHANISMS[mechanism], query, total, sabotage)
+    played = play(chosen, query, total, sabotage)
     return _audit_report(mechanism, query, sabotage, played, false_alarm, lambda done: watch(done, total))
 
 

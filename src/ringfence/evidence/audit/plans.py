@@ -78,11 +78,6 @@ class AuditQuery:
         require_count("records", self.records)
         require_count("rounds", self.rounds)
 
-    @property
-    def canaries(self) -> int:
-        """How many records of the audited silo are canaries in plans for this query."""
-        return min(self.records, CANARIES)
-
 
 _NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 THREE_NUMBERS = parse_schema(
@@ -174,7 +169,7 @@ def gradient_plan(
         Stage(query=asked, rounds=rounds, sampling=rule, channel=channel, participation=participation)
         for rounds, rule in algorithm.training_stages(sampling, query.rounds)
     ]
-    data = canary_schema(query.canaries, unit)
+    data = canary_schema(min(query.records, CANARIES), unit)
     batch = max(1, 3 * query.records // 4) if sampling in ("fixed", "poisson") else None
     return _plan(query, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)
 

@@ -9,11 +9,10 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_positive, seen_by
 from ringfence.errors import AccountingError
-from ringfence.evidence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
-from ringfence.evidence.audit.local_sgd import LOCAL_STEPS, local_sgd_claim
+from ringfence.evidence.audit.game import AuditReport, audit, default_rounds, default_runs
 from ringfence.evidence.audit.mechanisms import MECHANISMS
-from ringfence.evidence.audit.plans import CLIP, AuditQuery
-from ringfence.research.audit.second import Release, counts, releases, second_epsilon, second_epsilon_of_counts
+from ringfence.evidence.audit.plans import AuditQuery
+from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
 from ringfence.research.markdown import command
 
 EPSILONS, DELTA, RECORDS = (0.5, 3.0, 10.0), 1e-5, 64
@@ -58,10 +57,6 @@ class Truth:
 
 def truth_of(mechanism: str, query: AuditQuery) -> Truth:
     """Account for a mechanism's plans twice."""
-    if mechanism == LOCAL_SGD:
-        claim, sigma = local_sgd_claim(query)
-        steps = Release(2 * CLIP / sigma, query.rounds * LOCAL_STEPS, 1 / query.records, fixed_size=True)
-        return Truth(mechanism, query, claim.epsilon, second_epsilon([steps], query.delta))
     plans = MECHANISMS[mechanism].plans(query)
     against = MECHANISMS[mechanism].against
     events: list[tuple[Event, int]] = [event for plan in plans for event in plan_events(plan, plan.silos[0])]
@@ -77,7 +72,7 @@ def truth_of(mechanism: str, query: AuditQuery) -> Truth:
 
 def grid() -> Iterator[tuple[str, AuditQuery]]:
     """Yield every mechanism at every epsilon of the page."""
-    for mechanism in (*MECHANISMS, LOCAL_SGD):
+    for mechanism in MECHANISMS:
         for epsilon in EPSILONS:
             yield mechanism, AuditQuery(epsilon, DELTA, RECORDS, default_rounds(mechanism))
 
@@ -137,9 +132,9 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
         [
             *lines,
             "",
-            "Attacks stay below the claims for three reasons: the number of runs is finite, at a confidence that is "
-            "never wrong by chance in practice; claims for sampled batches cover worse neighbours than any one pair "
-            "of data sets shows; and local-sgd claims its local steps as visible, although they are not.",
+            "Attacks stay below the claims for two reasons: the number of runs is finite, at a confidence that is "
+            "never wrong by chance in practice, and claims for sampled batches cover worse neighbours than any one "
+            "pair of data sets shows.",
             "",
             "The claim for counts from a shuffler is a bound that is proved for all neighbours at once, while the "
             "second accountant composes the exact distributions of two pairs of neighbours. So the second must be "
