@@ -23,7 +23,7 @@ class AuditOptions:
     )
     mechanism: str = offered(
         "full",
-        "full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, survey, curvature, "
+        "full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, curvature, "
         "evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, feature-means, "
         "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows or person-sum.",
         "Algorithm",
@@ -31,7 +31,8 @@ class AuditOptions:
     sabotage: str = offered(
         "none",
         "Break the silo on purpose, to see that the audit notices: none, half-noise, root-half-noise, skip-clip, "
-        "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer, keep-order or ignore-persons.",
+        "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer, keep-order, ignore-persons "
+        "or forget-tries.",
         "Algorithm",
     )
     report: Path = offered(Path("ringfence-audit.html"), "Write the report here (HTML).", "Output", metavar="FILE")
