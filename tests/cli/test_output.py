@@ -27,7 +27,7 @@ def printing(tree: ast.AST) -> list[int]:
 def test_nothing_of_the_command_line_prints_but_by_the_one_module() -> None:
     others = [path for path in sorted(CLI.glob("*.py")) if path.name != "output.py"]
     found = [f"{path.name}:{line}" for path in others for line in printing(ast.parse(path.read_text()))]
-    assert not found, f"use say, warn, print_result or print_table: {', '.join(found)}"
+    assert not found, f"return an Output, or use say or warn: {', '.join(found)}"
     assert printing(ast.parse("typer.echo('x')\nprint('x')\nsys.stdout.write('x')")) == [1, 2, 3]
 
 

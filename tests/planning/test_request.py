@@ -13,7 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from ringfence.cli.main import app
-from ringfence.cli.options import takes_request_objects
+from ringfence.cli.options import as_typer_command
 from ringfence.errors import PlanError
 from ringfence.planning.options import Option
 from ringfence.planning.request import Member, PlanRequest, Risk, Trust, Weights, clear_refusals
@@ -225,7 +225,7 @@ def test_what_is_said_on_the_command_line_is_asked_for_and_nothing_else(
     commands = typer.Typer()
 
     @commands.command()
-    @takes_request_objects
+    @as_typer_command
     def ask(request: PlanRequest) -> None:
         asked.append(request)
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ringfence.cli.options import AsJson
-from ringfence.cli.output import print_json, print_table, require_folder, say, warn
+from ringfence.cli.output import Output, Table, require_folder
 from ringfence.errors import AccountingError
 from ringfence.federation.requests import DELTA, SCHEMA, TARGET
 from ringfence.planning.options import REQUIRED, offered, offered_sizes
@@ -45,7 +44,7 @@ class AccountOptions:
     silos_per_person: int = offered(1, "Silos of this kind that hold rows of one person.", "Privacy")
 
 
-def account(options: AccountOptions, json: AsJson = False) -> None:
+def account(options: AccountOptions) -> Output:
     """Convert noise to epsilon, or epsilon to noise.
 
     The answer is exact for each record (or person) under replace-one adjacency, against anyone who sees every round of
@@ -73,15 +72,16 @@ def account(options: AccountOptions, json: AsJson = False) -> None:
 
         del query["sigma"]
         answer = answer_by_closed_form(**query)
-    if json:
-        print_json(answer)
-    else:
-        advice = answer.pop("advice", None)
-        print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
-        protected = answer.get("unit", "record")
-        say(f"\nEpsilon is for each {protected}, against anyone who sees every round of this one plan.")
-        if advice is not None:
-            say(f"\n{advice}")
+    advice = answer.get("advice")
+    return Output(
+        answer,
+        Table(
+            ["quantity", "value"],
+            [[name, value] for name, value in answer.items() if value is not None and name != "advice"],
+        ),
+        f"\nEpsilon is for each {answer.get('unit', 'record')}, against anyone who sees every round of this one plan.",
+        *([] if advice is None else [f"\n{advice}"]),
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class PlanOptions:
     out: Path | None = offered(None, "Write the plan here (JSON).", "Output")
 
 
-def plan(options: PlanOptions, json: AsJson = False) -> None:
+def plan(options: PlanOptions) -> Output:
     """Choose algorithm, rounds and noise for given silos and budgets.
 
     The choice rests on public numbers alone: sizes, budgets, schema and loss. No record is read.
@@ -118,25 +118,26 @@ def plan(options: PlanOptions, json: AsJson = False) -> None:
     made = proposal.plan
     if options.out is not None:
         options.out.write_bytes(made.content)
-    if json:
-        print_json({"digest": made.digest(), **as_data(proposal), "plan": made.model_dump(mode="json")})
-        return
     first = made.training_numbers[0]
-    print_table(
+    silos = Table(
         ["silo", f"{made.unit}s", "batch", "sigma", "epsilon", "delta", "weight"],
         [
             [t.name, t.records, own.batch, own.sigma, t.guarantee.epsilon, t.guarantee.delta, t.weight]
             for t in made.silos
             for own in [t.stages[first]]
         ],
-        title=f"For each {made.unit}, {claimed_against(made.observers, made.most_colluders)}, by this plan alone",
+        f"For each {made.unit}, {claimed_against(made.observers, made.most_colluders)}, by this plan alone",
     )
-    if proposal.alternatives:
-        say()
-        print_table(*alternatives_table(proposal), title="Alternatives, best first")
-    say("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))
-    for line in plan_warnings(proposal):
-        warn(line)
+    others: list[str | Table] = (
+        ["", Table(*alternatives_table(proposal), "Alternatives, best first")] if proposal.alternatives else []
+    )
+    return Output(
+        {"digest": made.digest(), **as_data(proposal), "plan": made.model_dump(mode="json")},
+        silos,
+        *others,
+        "\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]),
+        warnings=plan_warnings(proposal),
+    )
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class BoundsOptions:
     rounds: int | None = offered(None, "Number of rounds, R. Default: the best one for each loss bound.", "Algorithm")
 
 
-def bounds(options: BoundsOptions, json: AsJson = False) -> None:
+def bounds(options: BoundsOptions) -> Output:
     """Print upper and lower bounds on the excess risk.
 
     Upper and lower bounds are the paper's, up to constants. Loss bounds are proved with all constants, for the least
@@ -174,34 +175,31 @@ def bounds(options: BoundsOptions, json: AsJson = False) -> None:
     if options.delta is None:
         numbers["delta"] = default_delta(options.records)
     report = bound_report(Problem(**numbers), rounds=rounds)
-    if json:
-        print_json(report.to_dict())
-        return
 
-    def show(title: str, rows: tuple[Row, ...], *columns: str) -> None:
-        """Print a table of upper or lower bounds on the excess risk."""
-        header = ["bound", "risk", "value", *columns]
-        if any(row.why for row in rows):
-            header.append("why not")
-        content: list[list[Any]] = []
-        for row in rows:
-            cells = {"bound": row.name, "risk": row.about, "value": row.value, "rounds": row.rounds, "noise": row.sigma}
-            shown = {name: "-" if value is None else value for name, value in cells.items()} | {
-                "why not": row.why or ""
-            }
-            content.append([shown[name] for name in header])
-        print_table(header, content, title=title)
-        say()
+    def table(title: str, rows: tuple[Row, ...], *columns: str) -> Table:
+        """Return a table of upper or lower bounds on the excess risk."""
+        header = ["bound", "risk", "value", *columns, *(["why not"] if any(row.why for row in rows) else [])]
+        cells: list[dict[str, Any]] = [
+            {"bound": row.name, "risk": row.about, "value": row.value, "rounds": row.rounds, "noise": row.sigma,
+             "why not": row.why or ""}
+            for row in rows
+        ]  # fmt: skip
+        return Table(header, [["-" if row[name] is None else row[name] for name in header] for row in cells], title)
 
-    show("Upper bounds (order of magnitude)", report.upper)
-    show("Lower bounds (order of magnitude)", report.lower)
-    show("Rates with less and with more trust (order of magnitude)", report.reference)
-    show("Loss bounds (with all constants and the exact noise)", report.loss_bounds, "rounds", "noise")
     free = "is free" if report.privacy_is_free else "is not free"
     group = report.user_level
-    say(
+    return Output(
+        report.to_dict(),
+        table("Upper bounds (order of magnitude)", report.upper),
+        "",
+        table("Lower bounds (order of magnitude)", report.lower),
+        "",
+        table("Rates with less and with more trust (order of magnitude)", report.reference),
+        "",
+        table("Loss bounds (with all constants and the exact noise)", report.loss_bounds, "rounds", "noise"),
+        "",
         f"On a scale from no trust (0) to a trusted server (1), these silos are at {report.position:.2f}.\n"
         f"Privacy {free}: d = {options.dimension}, and ε²n = {options.epsilon**2 * options.records:.4g}.\n"
         f"A silo's whole data set is protected with epsilon {group.epsilon:.4g} at delta {group.delta:.3g}"
-        + (", which is no protection at all." if group.delta >= 1 else ".")
+        + (", which is no protection at all." if group.delta >= 1 else "."),
     )

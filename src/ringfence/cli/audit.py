@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
-from ringfence.cli.options import AsJson
-from ringfence.cli.output import print_json, print_table, progress, require_folder, say
+from ringfence.cli.output import Output, Table, progress, require_folder
 from ringfence.planning.options import offered
 
 
@@ -39,7 +36,7 @@ class AuditOptions:
     no_report: bool = offered(False, "Write no report.", "Output")
 
 
-def audit(options: AuditOptions, json: AsJson = False) -> None:
+def audit(options: AuditOptions) -> Output:
     """Attack a silo's gate, and compare epsilon with the claim.
 
     A hostile server plays against the real gate, ledger, accountant and noise with synthetic records. The result is a
@@ -70,10 +67,11 @@ def audit(options: AuditOptions, json: AsJson = False) -> None:
         from ringfence.evidence.report.audit_report import audit_report
 
         audit_report(found.data(), found.text()).write(report)
-    if json:
-        print_json(found.data())
-    else:
-        print_table(["quantity", "value"], found.rows())
-        say("\n".join(["", *found.text(), *([] if report is None else [f"report {report}"])]))
-    if found.refuted:
-        raise typer.Exit(1)
+    return Output(
+        found.data(),
+        Table(["quantity", "value"], found.rows()),
+        "",
+        *found.text(),
+        *([] if report is None else [f"report {report}"]),
+        failed=found.refuted,
+    )

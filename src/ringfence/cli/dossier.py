@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from ringfence.cli.help import App
-from ringfence.cli.options import AsJson, argument, option
-from ringfence.cli.output import print_result, require_folder
+from ringfence.cli.options import argument, option
+from ringfence.cli.output import Output, require_folder
 from ringfence.planning.options import REQUIRED, offered, parse_public_keys
 
 app = App(help="Write or check a signed dossier for those who decide.")
@@ -47,7 +47,7 @@ class DossierOptions:
 
 
 @app.command()
-def write(options: DossierOptions, json: AsJson = False) -> None:
+def write(options: DossierOptions) -> Output:
     """Write and sign a dossier: releases, guarantees, approvals, tests.
 
     Certificates are verified first and compared with plan and model. Contradictions are refused, and the dossier names
@@ -64,7 +64,7 @@ def write(options: DossierOptions, json: AsJson = False) -> None:
         options.plan, options.model, options.certificate, options.audit, options.evaluation, options.silo_key
     )
     written = write_dossier(inputs, options.key, options.out, with_pdf=not options.no_pdf)
-    print_result(written.text(), written.data(), json=json)
+    return Output(written.data(), written.text())
 
 
 @app.command()
@@ -75,8 +75,7 @@ def verify(
         option("The signature. Default: the .signature.json file beside the dossier.", metavar="FILE"),
     ] = None,
     key: Annotated[str | None, option("The signer's public key, which they told you through another channel.")] = None,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Check that a dossier is unchanged since it was signed.
 
     Examples:
@@ -91,17 +90,16 @@ def verify(
         else f"the key {signed.public_key}; confirm it with its owner and give it as --key"
     )
     names = ", ".join(str(file) for file in files)
-    print_result(
+    return Output(
+        {"valid": True, "key_was_given": key is not None, **signed.model_dump(mode="json")},
         f"{names}: unchanged since it was signed {signed.issued}, about plan {signed.plan}, with {who}.\nThe signature "
         "shows that the dossier is unchanged, and who wrote it. `ringfence verify` checks the certificates it is based "
         "on.",
-        {"valid": True, "key_was_given": key is not None, **signed.model_dump(mode="json")},
-        json=json,
     )
 
 
 @app.command("key")
-def new_key(out: Annotated[Path, option("Write the private key to this new file.")], json: AsJson = False) -> None:
+def new_key(out: Annotated[Path, option("Write the private key to this new file.")]) -> Output:
     """Make a key for signing dossiers, and show its public key.
 
     Examples:
@@ -111,8 +109,7 @@ def new_key(out: Annotated[Path, option("Write the private key to this new file.
 
     require_folder(out)
     public = make_key(out)
-    print_result(
-        f"{out} holds the private key: keep it safe. Give the public key to the readers of your dossiers: {public}",
+    return Output(
         {"key": str(out), "public_key": public},
-        json=json,
+        f"{out} holds the private key: keep it safe. Give the public key to the readers of your dossiers: {public}",
     )

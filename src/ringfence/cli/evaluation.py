@@ -1,12 +1,11 @@
 """`ringfence evaluate`: how good a model is, asked of silos' records, with noise and intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringfence.cli.options import AsJson
-from ringfence.cli.output import print_json, print_table, require_folder, say, write_plan
+from ringfence.cli.output import Output, Table, require_folder, write_plan
 from ringfence.errors import PlanError
 from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
 from ringfence.planning.options import REQUIRED, offered, offered_sizes
@@ -35,7 +34,7 @@ class EvaluationOptions(AskRequest):
     out: Path | None = offered(None, *PLAN_OUT)
 
 
-def evaluate(options: EvaluationOptions, json: AsJson = False) -> None:
+def evaluate(options: EvaluationOptions) -> Output:
     """Measure privately how good a model is, with intervals.
 
     It asks the records that training held out, which pay for evaluations only, and charges each silo's ledger. For
@@ -46,10 +45,8 @@ def evaluate(options: EvaluationOptions, json: AsJson = False) -> None:
       ringfence evaluate model.json --against old.json north.csv south.csv --epsilon 0.5
       ringfence evaluate model.json --epsilon 0.5 --out evaluation.json
     """
-    from ringfence.federation.workflow import evaluate_files, exact_on_files, require_comparable
+    from ringfence.federation.workflow import ask_files, evaluation_plan_maker, exact_on_files
     from ringfence.model.model import Model
-    from ringfence.planning.query_plans import make_evaluation_plan
-    from ringfence.planning.request import Member
 
     model = Model.load(options.model)
     against = None if options.against is None else Model.load(options.against)
@@ -57,55 +54,53 @@ def evaluate(options: EvaluationOptions, json: AsJson = False) -> None:
         raise PlanError("Give either the silos' tables, or, for deployed silos, --out for a plan that the server runs.")
     if options.exact and options.out is not None:
         raise PlanError("--exact needs the silos' tables: give them, or remove --exact.")
+    require_folder(options.out)
+    make_plan = evaluation_plan_maker(model, against=against, all_records=options.all_records)
     if options.out is not None:
-        require_folder(options.out)
-        require_comparable(model, against)
         sizes = options.sizes or {terms.name: terms.records for terms in model.plan.silos}
-        members = [Member(name, records, options.epsilon, options.delta) for name, records in sizes.items()]
-        other = None if against is None else against.weights
-        plan = make_evaluation_plan(model.plan, model.weights, members, against=other, all_records=options.all_records)
-        write_plan(plan, options.out, json=json)
-        return
-    result = evaluate_files(options, model, against=against, all_records=options.all_records)
+        return write_plan(make_plan(options.members(sizes)), options.out)
+    result = ask_files(options, model.plan.data, make_plan)
     assert result.evaluation is not None  # noqa: S101 (it is all that the plan asks)
     test = exact_on_files(options.files, model, all_records=options.all_records) if options.exact else None
-    if json:
-        silos = {name: guarantee.model_dump(mode="json") for name, guarantee in result.statement.silos.items()}
-        evaluation = result.evaluation.model_dump(mode="json")
-        measured = {} if test is None else test.as_data()
-        print_json({"plan": result.statement.plan.digest(), "evaluation": evaluation, "silos": silos, **measured})
-        return
-    print_evaluation(result.evaluation)
-    if test is not None:
-        print_exact(test, "all records" if options.all_records else "the same records")
-    say(f"\n{result.statement.text()}\n\nplan {result.statement.plan.digest()}")
-
-
-def print_evaluation(report: "EvaluationReport") -> None:
-    """Print all metrics in words, and each silo's first metric beside its interval."""
-    say(str(report))
-    if len(report.silos) < 2:
-        return
-    say()
-    print_table(
-        ["silo", f"{report.unit}s", "metric", "value", "from", "to"],
-        [[name, own.records, *metric_cells(own.metrics[0])] for name, own in report.silos.items() if own.metrics],
+    digest = result.statement.plan.digest()
+    return Output(
+        {
+            "plan": digest,
+            "evaluation": result.evaluation.model_dump(mode="json"),
+            "silos": {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()},
+            **({} if test is None else test.as_data()),
+        },
+        *describe_evaluation(result.evaluation),
+        *describe_exact(test, "all records" if options.all_records else "the same records"),
+        f"\n{result.statement.text()}\n\nplan {digest}",
     )
 
 
-def print_exact(test: "ExactScores", of: str = "held-out records") -> None:
-    """Print what an evaluation measured without noise, and what that means."""
+def describe_evaluation(report: "EvaluationReport") -> Iterator[str | Table]:
+    """Yield all metrics in words, and each silo's first metric beside its interval."""
+    yield str(report)
+    if len(report.silos) > 1:
+        yield ""
+        yield Table(
+            ["silo", f"{report.unit}s", "metric", "value", "from", "to"],
+            [[name, own.records, *metric_cells(own.metrics[0])] for name, own in report.silos.items() if own.metrics],
+        )
+
+
+def describe_exact(test: "ExactScores | None", of: str = "held-out records") -> Iterator[str | Table]:
+    """Yield what an evaluation measured without noise, if it did, and what that means."""
     from ringfence.federation.training import CHOOSING
 
-    say()
-    print_table(
-        ["test on", test.metric],
-        [["all silos", test.value], *test.per_silo.items()],
-        title=f"NOT PRIVATE: measured without noise on {of}, for those who may see them",
-    )
-    if test.remark:
-        say(test.remark)
-    say(CHOOSING)
+    if test is not None:
+        yield ""
+        yield Table(
+            ["test on", test.metric],
+            [["all silos", test.value], *test.per_silo.items()],
+            f"NOT PRIVATE: measured without noise on {of}, for those who may see them",
+        )
+        if test.remark:
+            yield test.remark
+        yield CHOOSING
 
 
 def metric_cells(metric: "Metric") -> list[object]:

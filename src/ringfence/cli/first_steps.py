@@ -1,20 +1,19 @@
 """`ringfence example`, `ringfence demo` and `ringfence tour`: to try things out, each in one command."""
 
 import dataclasses
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ringfence.cli.options import AsJson, argument, option
-from ringfence.cli.output import print_json, print_result, print_table, progress, say
+from ringfence.cli.output import Output, Table, progress, say, show_output
 from ringfence.errors import require_extra
 
 
 def example(
     folder: Annotated[Path, argument("Where to write: a new folder, or one without these files.")] = Path(),
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Write invented records of three hospitals, and their schema.
 
     Examples:
@@ -24,7 +23,7 @@ def example(
     from ringfence.cli.example import write_example
 
     files = [str(file) for file in write_example(folder)]
-    print_result(f"Wrote {', '.join(files)}.", {"files": files}, json=json)
+    return Output({"files": files}, f"Wrote {', '.join(files)}.")
 
 
 def demo(json: AsJson = False) -> None:
@@ -52,21 +51,26 @@ def demo(json: AsJson = False) -> None:
                 watch=lambda _: bar.advance(task),
             )
         )
-    best = experiment.non_private_error(digits)
-    if json:
-        rows = [{"epsilon": line.epsilon, "error": line.error, "low": line.low, "high": line.high} for line in lines]
-        print_json({"lines": rows, "non_private_error": best, "statement": lines[1].statement.text()})
-        return
-    say()
-    print_table(
-        ["epsilon", "error", "from", "to"],
-        [*([line.epsilon, line.error, line.low, line.high] for line in lines), ["none", best, "", ""]],
-        title="Errors on held-out digits, measured privately by the same silos, with 95% intervals",
+    best, shown = experiment.non_private_error(digits), lines[1]
+    header = ["epsilon", "error", "low", "high"]
+    rows = [[getattr(line, name) for name in header] for line in lines]
+    output = Output(
+        {
+            "lines": [dict(zip(header, row, strict=True)) for row in rows],
+            "non_private_error": best,
+            "statement": shown.statement.text(),
+        },
+        "",
+        Table(
+            ["epsilon", "error", "from", "to"],
+            [*rows, ["none", best, "", ""]],
+            "Errors on held-out digits, measured privately by the same silos, with 95% intervals",
+        ),
+        "\nEach line is a separate run. The digits are public, so the costs of the runs are not added up.",
+        "The last line is the best fit without privacy, by somebody who may see all digits.",
+        f"Privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}",
     )
-    shown = lines[1]
-    say("\nEach line is a separate run. The digits are public, so the costs of the runs are not added up.")
-    say("The last line is the best fit without privacy, by somebody who may see all digits.")
-    say(f"Privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
+    show_output(output, json=json)
 
 
 def tour(rounds: Annotated[int, option("Number of rounds.", min=1)] = 12) -> None:
@@ -88,8 +92,7 @@ def doctor(
         list[Path] | None,
         argument("Folders to check: of a silo or a shuffler, or a startup kit.", metavar="[FOLDER]..."),
     ] = None,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Check this machine and your folders, and say what to fix.
 
     The exit status is 1 if something is wrong.
@@ -101,13 +104,12 @@ def doctor(
     from ringfence.deployment.doctor import examine
 
     findings = examine(folders or [])
-    if json:
-        print_json({"findings": [dataclasses.asdict(finding) for finding in findings]})
-    else:
-        for place in dict.fromkeys(finding.place for finding in findings):
-            say(f"{place}:")
-            for finding in findings:
-                if finding.place == place:
-                    say(f"  {'ok   ' if finding.well else 'WRONG'} {finding.check}: {finding.says}")
-    if not all(finding.well for finding in findings):
-        raise typer.Exit(1)
+    lines = []
+    for place, here in groupby(findings, key=attrgetter("place")):
+        lines.append(f"{place}:")
+        lines += [f"  {'ok   ' if each.well else 'WRONG'} {each.check}: {each.says}" for each in here]
+    return Output(
+        {"findings": [dataclasses.asdict(finding) for finding in findings]},
+        *lines,
+        failed=not all(finding.well for finding in findings),
+    )

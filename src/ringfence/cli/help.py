@@ -13,7 +13,7 @@ from typing import Any
 import typer
 import typer.core
 
-from ringfence.cli.options import takes_request_objects
+from ringfence.cli.options import as_typer_command
 
 typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
 
@@ -164,12 +164,12 @@ class App(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a command; a parameter that is a request object becomes options for its fields."""
+        """Add a command, with options for the fields of its request objects, and --json if it returns an `Output`."""
         add = super().command(name, **{"cls": Command, **settings})
 
         def added(command: Callable[..., None]) -> Callable[..., None]:
             """Add the command to the group, and return it unchanged."""
-            add(takes_request_objects(command))
+            add(as_typer_command(command))
             return command
 
         return added

@@ -1,11 +1,12 @@
 """`ringfence ledger` and `ringfence verify`: what was released from a data set, and what a certificate proves of it."""
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from ringfence.cli.options import AsJson, Note, argument, option
-from ringfence.cli.output import print_json, print_result, print_table, say
+from ringfence.cli.options import Note, argument, option
+from ringfence.cli.output import Output, Table
 
 
 def ledger(
@@ -15,8 +16,7 @@ def ledger(
         option("End this plan first (its file or digest), to return what a killed run left reserved.", metavar="PLAN"),
     ] = None,
     note: Note = "",
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Show what a ledger records: releases, costs, what is left.
 
     The hash chain is checked as well.
@@ -31,44 +31,43 @@ def ledger(
     if end is not None:
         end_in_ledger(file, end, note=note)
     summary = summarise(file)
-    if json:
-        print_json(summary)
-    else:
-        print_summary(summary, file, ending=f"ringfence ledger {shlex.quote(str(file))} --end PLAN")
+    return Output(
+        summary, *describe_summary(summary, file, ending=f"ringfence ledger {shlex.quote(str(file))} --end PLAN")
+    )
 
 
-def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
-    """Print what a ledger says, and by which command a plan in it is ended."""
+def describe_summary(summary: dict[str, Any], file: Path, *, ending: str) -> Iterator[str | Table]:
+    """Yield what a ledger's summary says, for people, and the command that ends one of its plans."""
     from ringfence.protocol import against_words, claimed_against
 
     first, *others = summary["costs"]
-    say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, hash chain intact.")
+    yield f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, hash chain intact."
     observer = claimed_against([cost["against"] for cost in summary["costs"]], summary["colluders"])
-    say(
+    yield (
         f"Privacy budget: epsilon {first['budget']:.4g} at delta {summary['delta']:.2g} for each {summary['unit']}, "
         f"{observer}."
     )
-    say(
+    yield (
         f"Used: {first['used']:.4g} (running tally, not a guarantee). Reserved for running plans: "
         f"{first['reserved']:.4g}. Left: {first['left']:.4g}."
     )
     guarantee = first["guarantee"]
-    say(
+    yield (
         "Guarantee of all releases together, however plans are chosen and whenever you stop: epsilon "
         f"{guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."
     )
     if guarantee["epsilon"] > first["budget"]:
-        say(
+        yield (
             "This exceeds the budget: it was raised after the first answer (a run without a cap raises it by what it "
             "needs)."
         )
     for cost in others:
-        say(
+        yield (
             f"{against_words(cost['against']).capitalize()}: budget epsilon {cost['budget']:.4g}, used "
             f"{cost['used']:.4g}, left {cost['left']:.4g}, guarantee {cost['guarantee']['epsilon']:.4g}."
         )
     if summary["plans"]:
-        print_table(
+        yield Table(
             ["plan", "approved", "state", "rounds", "epsilon used", "delta", "first release", "last release"],
             [
                 [p["plan"][:12], p["approved"][:16], p["state"], f"{p['charged']}/{p['rounds']}", cost["epsilon"],
@@ -78,17 +77,16 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
         )  # fmt: skip
     running = [plan["plan"][:12] for plan in summary["plans"] if plan["state"] == "running"]
     if running:
-        say(
+        yield (
             f"Running, with the rest of their cost reserved: {', '.join(running)}. If a run was killed or is no "
             f"longer wanted, `{ending}` returns what it reserved."
         )
-    for remark in summary["remarks"]:
-        say(remark)
+    yield from summary["remarks"]
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
-        say(f"Refused requests: {counts}.")
+        yield f"Refused requests: {counts}."
     if summary["same_user"]:
-        say("The operator allowed the courier to run as a user who can read the data.")
+        yield "The operator allowed the courier to run as a user who can read the data."
 
 
 def verify(
@@ -107,8 +105,7 @@ def verify(
         Path | None,
         option("A run's folder. Also check that the ledger has every head that the silo signed for it."),
     ] = None,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Check a silo's certificate.
 
     The hash chain, every charge (computed again from the plans), the totals and the signature are checked.
@@ -128,4 +125,4 @@ def verify(
         witnessed = require_transcript_heads(newest, transcript)
         text.append(witnessed.text())
         data["heads"] = vars(witnessed)
-    print_result("\n\n".join(text), data, json=json)
+    return Output(data, "\n\n".join(text))

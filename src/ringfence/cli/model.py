@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from ringfence.cli.help import App
-from ringfence.cli.options import AsJson, ModelFile, argument, option
-from ringfence.cli.output import print_json, print_table, require_folder, say, warn
+from ringfence.cli.options import ModelFile, argument, option
+from ringfence.cli.output import Output, Table, require_folder, say, warn
 from ringfence.errors import OutputError, visible
 from ringfence.federation.requests import DELTA, FILES, AskRequest
 from ringfence.planning.options import REQUIRED, offered
@@ -54,7 +54,7 @@ def _write(out: Path, content: bytes) -> None:
 
 
 @app.command()
-def show(model: ModelFile, json: AsJson = False) -> None:
+def show(model: ModelFile) -> Output:
     """List the model's weights of scaled features, largest first.
 
     Examples:
@@ -64,10 +64,7 @@ def show(model: ModelFile, json: AsJson = False) -> None:
 
     header = ["feature", "of", "weight"]
     weights = Model.load(model).by_size()
-    if json:
-        print_json({"weights": [dict(zip(header, row, strict=True)) for row in weights]})
-    else:
-        print_table(header, [list(row) for row in weights])
+    return Output({"weights": [dict(zip(header, row, strict=True)) for row in weights]}, Table(header, weights))
 
 
 @app.command()
@@ -142,7 +139,7 @@ class SummaryOptions(AskRequest):
 
 
 @app.command()
-def summary(options: SummaryOptions, json: AsJson = False) -> None:
+def summary(options: SummaryOptions) -> Output:
     """Estimate coefficients with standard errors and p-values.
 
     The estimates start from the model's weights and are those of the loss without ridge, clipping and early stopping.
@@ -156,18 +153,10 @@ def summary(options: SummaryOptions, json: AsJson = False) -> None:
     from ringfence.model.model import Model
 
     found = summarise_files(options, Model.load(options.model), level=options.level, by_silo=options.by_silo)
-    if json:
-        print_json(found.report())
-        return
     draws = "silos" if options.by_silo else f"{found.statement.plan.unit}s"
-    print_table(
-        found.HEADER,
-        found.rows(),
-        title=f"In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}",
-    )
-    if found.remark:
-        say(f"\n{found.remark}")
-    say(f"\n{found.statement.text()}")
+    title = f"In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"
+    remark = [f"\n{found.remark}"] if found.remark else []
+    return Output(found.report(), Table(found.HEADER, found.rows(), title), *remark, f"\n{found.statement.text()}")
 
 
 def predict(
@@ -194,8 +183,7 @@ def predict(
         Path | None,
         option("Write the predictions here: as Parquet if the name ends in .parquet, else as CSV."),
     ] = None,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Predict the target for every row of a table.
 
     Examples:
@@ -220,13 +208,10 @@ def predict(
         columns = with_ids(columns, table, id, source=file.name)
     if out is not None:
         write_predictions(out, columns)
-    if json:
-        others = {name: values for name, values in columns.items() if name != target}
-        print_json({"target": target, "predictions": predictions, **({"columns": others} if others else {})})
-    elif out is None:  # a line per row, whatever a category says
-        say(
-            predictions_csv({visible(name): [visible(str(v)) for v in values] for name, values in columns.items()}),
-            end="",
-        )
-    else:
-        say(f"Wrote {len(predictions)} predictions to {out}.")
+    others = {name: values for name, values in columns.items() if name != target}
+    if out is not None:
+        text = f"Wrote {len(predictions)} predictions to {out}."
+    else:  # a line per row, whatever a category says
+        shown = {visible(name): [visible(str(value)) for value in values] for name, values in columns.items()}
+        text = predictions_csv(shown).removesuffix("\n")
+    return Output({"target": target, "predictions": predictions, **({"columns": others} if others else {})}, text)

@@ -2,6 +2,7 @@
 
 A command whose parameter is a request object (a dataclass with `planning.options.offered` fields) gets an option for
 each field that offers one, and receives the object. Options of the command's own class come before inherited ones.
+A command that returns an `Output` gets the option --json.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ringfence.cli.output import Output, show_output
 from ringfence.federation.requests import UNUSUAL_BUDGET
 from ringfence.planning.options import Option
 
@@ -37,26 +39,29 @@ UnusualBudget = Annotated[bool, option(*UNUSUAL_BUDGET, "--unusual-budget")]
 Which = Annotated[str, argument("A plan's file, or at least the first 8 characters of its digest.", metavar="PLAN")]
 
 
-def takes_request_objects(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameters that are request objects by options for their fields."""
+def as_typer_command(command: Callable[..., Any]) -> Callable[..., None]:
+    """Replace a command's request objects by options for their fields, and print the `Output` that it returns."""
     own = inspect.signature(command)
     requests = {name: each.annotation for name, each in own.parameters.items() if _is_request(each.annotation)}
-    if not requests:
-        return command
     parameters = [
-        generated
+        generated.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, each in own.parameters.items()
         for generated in (_parameters(requests[name]) if name in requests else [each])
     ]
+    prints = own.return_annotation is Output
+    if prints:
+        parameters.append(inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
 
     @wraps(command)
     def with_options(**options: Any) -> None:
-        """Fill in the command's request objects from its options, and call it."""
+        """Fill in the command's request objects from its options, call it, and print what it returns."""
+        json = prints and options.pop("json")
         filled = {name: _filled(kind, options) for name, kind in requests.items()}
-        command(**filled, **options)
+        output = command(**filled, **options)
+        if prints:
+            show_output(output, json=json)
 
-    keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    with_options.__signature__ = own.replace(parameters=keyword_only)  # type: ignore[attr-defined]
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
     return with_options
 

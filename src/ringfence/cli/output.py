@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -38,22 +38,47 @@ def print_json(content: Mapping[str, Any]) -> None:
     typer.echo(json_format.dumps(_without_infinity(content), indent=2, allow_nan=False))
 
 
-def print_result(text: str, content: Mapping[str, Any], *, json: bool) -> None:
-    """Print what a command did: a text for people, or one JSON object for machines."""
+class Table(NamedTuple):
+    """A table for people."""
+
+    header: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    title: str | None = None
+
+
+class Output:
+    """A command's result: one JSON object for machines; texts, tables and warnings for people; whether it failed."""
+
+    def __init__(
+        self, data: Mapping[str, Any], *parts: str | Table, warnings: Iterable[str] = (), failed: bool = False
+    ) -> None:
+        """Collect the result in both forms; an empty text is an empty line, and warnings go to standard error."""
+        self.data, self.parts, self.warnings, self.failed = data, parts, warnings, failed
+
+
+def show_output(output: Output, *, json: bool) -> None:
+    """Print a command's result in one of its forms, and end the command with status 1 if it failed."""
     if json:
-        print_json(content)
+        print_json(output.data)
     else:
-        say(text)
+        for part in output.parts:
+            if isinstance(part, Table):
+                print_table(*part)
+            else:
+                say(part)
+        for sentence in output.warnings:
+            warn(sentence)
+    if output.failed:
+        raise typer.Exit(1)
 
 
-def write_plan(plan: "Plan", out: Path, *, json: bool) -> None:
-    """Write a plan for deployed silos, and print its digest; or the whole plan for machines."""
+def write_plan(plan: "Plan", out: Path) -> Output:
+    """Write a plan for deployed silos, and return its digest, with the whole plan for machines."""
     out.write_bytes(plan.content)
-    print_result(
-        f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.\n"
-        f"plan {plan.digest()}",
+    return Output(
         {"digest": plan.digest(), "plan": plan.model_dump(mode="json")},
-        json=json,
+        f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.",
+        f"plan {plan.digest()}",
     )
 
 
@@ -74,7 +99,7 @@ def require_folder(out: Path | None) -> None:
         )
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table; columns of numbers are aligned right."""
     from rich.console import Console
     from rich.table import Column, Table

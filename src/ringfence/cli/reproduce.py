@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from ringfence.cli.options import AsJson, argument, option
-from ringfence.cli.output import print_result, progress, warn
+from ringfence.cli.options import argument, option
+from ringfence.cli.output import Output, progress, warn
 from ringfence.errors import DatasetError, PlanError
 
 _COHORT = "survival"
@@ -27,8 +27,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, option("Rehearse: run everything at a small size.", None, "--quick")] = False,
     effort: Annotated[float, option("For privacy-truth: number of runs, as a multiple of the audit's.")] = 1.0,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Run an experiment of the paper at the true epsilon.
 
     It writes a page with table and figures. It needs the research extra: pip install "ringfence[research]".
@@ -76,8 +75,7 @@ def reproduce(
     report = write_single_page(page)
     written = {"experiment": experiment, "page": str(page), "report": str(report)}
     if one_page:
-        print_result(f"Wrote {page}, and the same as a single file: {report}.", written, json=json)
-    else:
-        cells = out / "cells.csv"
-        text = f"Wrote {page} with its figures, the same as a single file ({report}), and all cells to {cells}."
-        print_result(text, {**written, "cells": str(cells)}, json=json)
+        return Output(written, f"Wrote {page}, and the same as a single file: {report}.")
+    cells = out / "cells.csv"
+    text = f"Wrote {page} with its figures, the same as a single file ({report}), and all cells to {cells}."
+    return Output({**written, "cells": str(cells)}, text)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from ringfence.cli.help import App
 from ringfence.cli.options import AsJson, argument, option
-from ringfence.cli.output import print_json, require_folder, say, warn
+from ringfence.cli.output import Output, require_folder, show_output, warn
 from ringfence.errors import OutputError, RecordsError
 
 app = App(help="Describe a table's columns: draft and check schemas.")
@@ -15,8 +15,7 @@ app = App(help="Describe a table's columns: draft and check schemas.")
 def draft(
     file: Annotated[Path, argument("A table: CSV with a header, Parquet, NumPy, or a TOML file that describes it.")],
     out: Annotated[Path | None, option("Write the draft here instead of printing it.")] = None,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Draft a schema with names and types, for you to fill in.
 
     No bound or category is read from the data. A comment names the columns that may identify persons; if their values
@@ -41,16 +40,12 @@ def draft(
         )
     if out is not None:
         out.write_text(text, encoding="utf-8")
-    if json:
-        types = {name: column["type"] for name, column in columns.items()}
-        print_json({"columns": types, "repeating": repeating, "out": None if out is None else str(out)})
-    elif out is None:
-        say(text)
-    else:
-        say(
+        text = (
             f'Wrote {out}. Fill in every "?" from public knowledge, then check that all cells fit: '
             f"`ringfence schema check {out} {file}`."
         )
+    types = {name: column["type"] for name, column in columns.items()}
+    return Output({"columns": types, "repeating": repeating, "out": None if out is None else str(out)}, text)
 
 
 @app.command()
@@ -74,15 +69,11 @@ def check(
     problems = [
         problem if len(files) == 1 else f"{file.name}: {problem}" for file, own in found.items() for problem in own
     ]
-    if json:
-        print_json({"fits": not problems, "problems": problems})
-    for problem in problems if not json else ():
-        say(problem)
+    fitting = [] if problems else [f"{file} fits {schema}." for file in files]
+    show_output(Output({"fits": not problems, "problems": problems}, *problems, *fitting), json=json)
     if problems:
         misfits = ", ".join(str(file) for file, own in found.items() if own)
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         raise RecordsError(
             f"{schema} does not describe {misfits}: {count}. Correct the schema or the table and check again."
         )
-    for file in files if not json else ():
-        say(f"{file} fits {schema}.")

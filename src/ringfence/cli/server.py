@@ -1,6 +1,6 @@
 """`ringfence server`: conduct a plan's rounds across silos that run by themselves."""
 
-import json as json_format
+import json
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ringfence.cli.evaluation import print_evaluation
+from ringfence.cli.evaluation import describe_evaluation
 from ringfence.cli.help import App
-from ringfence.cli.options import AsJson, option
-from ringfence.cli.output import print_json, print_result, print_table, progress, remark, require_folder, say, warn
+from ringfence.cli.options import option
+from ringfence.cli.output import Output, Table, progress, remark, require_folder, warn
 from ringfence.cli.training import TrackingOptions
 from ringfence.errors import DoorError, OutputError, TrainingError, require_extra
 from ringfence.planning.options import REQUIRED, offered
@@ -68,7 +68,7 @@ class RunOptions(TrackingOptions):
 
 
 @app.command()
-def run(options: RunOptions, json: AsJson = False) -> None:
+def run(options: RunOptions) -> Output:
     """Run a plan round by round, and write the model and a report.
 
     If it is stopped or killed, repeat the command to resume. Plans of `evaluate` and `statistics` train nothing: they
@@ -128,23 +128,35 @@ def run(options: RunOptions, json: AsJson = False) -> None:
         answered = rounds_answered(plan, trained.history)
         _write(out, Model.of(plan, trained.weights, answered, evaluation=evaluation).canonical())
     made = {"model": out, "report": folder / "report.json", "page": folder / "report.html"}
-    _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+    _write(folder / "report.json", json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     recorder.end(content["guarantees"])
     run_report_page(plan, content, recorder.rounds).write(folder / "report.html", figures=options.figures)
-    if json:
-        print_json({**content, **{what: None if path is None else str(path) for what, path in made.items()}})
-    else:
-        if evaluation is not None:
-            print_evaluation(evaluation)
-            say()
-        _print(content, made)
+    files = "".join(f"\n{what} {path}" for what, path in made.items() if path is not None)
+    return Output(
+        {**content, **{what: None if path is None else str(path) for what, path in made.items()}},
+        *([] if evaluation is None else [*describe_evaluation(evaluation), ""]),
+        Table(
+            ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
+            [
+                [
+                    name,
+                    silo["records"],
+                    f"{silo['answered']}/{len(content['rounds'])}",
+                    claim["epsilon"],
+                    claim["delta"],
+                ]
+                for name, silo in content["silos"].items()
+                for claim in silo["claimed"][:1]
+            ],
+        ),
+        f"\n{content['guarantees']}\n\nplan {content['plan']}{files}",
+    )
 
 
 @app.command()
 def key(
     out: Annotated[Path, option("Write the private key here. An existing key is kept.")],
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Make or show the key that silos seal their messages to.
 
     Only plans with a shuffler need it.
@@ -155,10 +167,9 @@ def key(
     from ringfence.deployment.batch_collector import make_key
 
     public = make_key(out)
-    print_result(
-        f"{out} holds the server's private key. The public key, for plans, is {public}.",
+    return Output(
         {"key": str(out), "public_key": public},
-        json=json,
+        f"{out} holds the server's private key. The public key, for plans, is {public}.",
     )
 
 
@@ -286,17 +297,3 @@ def _write(path: Path, content: bytes) -> None:
         raise OutputError(
             f"{path} could not be written ({problem.strerror}). The run is kept: repeat the command to write it."
         ) from None
-
-
-def _print(content: dict[str, Any], made: dict[str, Path | None]) -> None:
-    """Print what `server run` did: each silo's claimed guarantee, and the files that were made."""
-    print_table(
-        ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
-        [
-            [name, silo["records"], f"{silo['answered']}/{len(content['rounds'])}", claim["epsilon"], claim["delta"]]
-            for name, silo in content["silos"].items()
-            for claim in silo["claimed"][:1]
-        ],
-    )
-    files = "".join(f"\n{what} {path}" for what, path in made.items() if path is not None)
-    say(f"\n{content['guarantees']}\n\nplan {content['plan']}{files}")

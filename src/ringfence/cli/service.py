@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 from ringfence.cli import server, shuffler, silo
-from ringfence.cli.options import AsJson, argument, option
-from ringfence.cli.output import print_result
+from ringfence.cli.options import argument, option
+from ringfence.cli.output import Output
 
 if TYPE_CHECKING:
     from ringfence.deployment.systemd import SystemdService
@@ -22,8 +22,7 @@ def of_silo(
         int | None, option("Also write a unit for the operator's page, on this port.", metavar="PORT")
     ] = None,
     out: Out = _UNITS,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Write hardened systemd units for the silo's agent and courier.
 
     Each service runs as the owner of its folder.
@@ -69,7 +68,7 @@ def of_silo(
                 reads=data,
             )
         )
-    _write(services, out, json)
+    return _write(services, out)
 
 
 def of_shuffler(
@@ -79,8 +78,7 @@ def of_shuffler(
     certificate: shuffler.Certificate = None,
     private_key: shuffler.PrivateKey = None,
     out: Out = _UNITS,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Write a hardened systemd unit for the shuffler.
 
     The service runs as the owner of the shuffler's folder.
@@ -103,7 +101,7 @@ def of_shuffler(
         Network.ALL if given else Network.THIS_MACHINE,
         reads=list(given.values()),
     )
-    _write([one], out, json)
+    return _write([one], out)
 
 
 def of_server(
@@ -113,8 +111,7 @@ def of_server(
         argument("Arguments of `ringfence server run`, to write a unit for that run as well.", metavar="-- RUN..."),
     ] = None,
     out: Out = _UNITS,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Write hardened systemd units for the engine's server and a run.
 
     The services run as the owner of the kit.
@@ -129,7 +126,7 @@ def of_server(
     engine = SystemdService(
         "ringfence-engine", "engine's server", ["server", "start", kit], kit, Network.ALL, together="ringfence-server"
     )
-    _write([engine, *([_conducted(run)] if run else [])], out, json)
+    return _write([engine, *([_conducted(run)] if run else [])], out)
 
 
 def _conducted(run: Sequence[str]) -> "SystemdService":
@@ -155,8 +152,8 @@ def _conducted(run: Sequence[str]) -> "SystemdService":
     )
 
 
-def _write(services: "Sequence[SystemdService]", out: Path, json: bool) -> None:
-    """Write systemd units, and print the commands that install them."""
+def _write(services: "Sequence[SystemdService]", out: Path) -> Output:
+    """Write systemd units, and return the commands that install them."""
     from ringfence.deployment.systemd import systemctl_commands, write_units
 
     files = write_units(services, out.absolute())
@@ -165,8 +162,7 @@ def _write(services: "Sequence[SystemdService]", out: Path, json: bool) -> None:
     described = [f"{file}: ringfence {' '.join(map(str, one.command))}, as user '{one.user}'." for file, one in written]
     states = {one.user: one.state() for one in services}
     hints = [f"Run other commands of '{user}' with its state: XDG_STATE_HOME={state}" for user, state in states.items()]
-    print_result(
-        "\n".join([*described, "Next, as root:", *(f"  {step}" for step in steps), *hints]),
+    return Output(
         {"units": [str(file) for file in files], "next": steps},
-        json=json,
+        "\n".join([*described, "Next, as root:", *(f"  {step}" for step in steps), *hints]),
     )

@@ -1,11 +1,12 @@
 """`ringfence shuffler`: the party that mixes what silos send, so that the server cannot tell whose is whose."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from ringfence.cli.help import App
-from ringfence.cli.options import AsJson, NewFolder, PlanFile, Which, argument, option
-from ringfence.cli.output import print_json, print_result, print_table, say
+from ringfence.cli.options import NewFolder, PlanFile, Which, argument, option
+from ringfence.cli.output import Output, Table, say
 from ringfence.errors import require_extra
 
 app = App(help="Set up and run a shuffler.")
@@ -18,7 +19,7 @@ PrivateKey = Annotated[Path | None, option("The certificate's private key (PEM).
 
 
 @app.command()
-def init(folder: NewFolder, json: AsJson = False) -> None:
+def init(folder: NewFolder) -> Output:
     """Create a shuffler's folder: key, server token and database.
 
     Examples:
@@ -29,17 +30,16 @@ def init(folder: NewFolder, json: AsJson = False) -> None:
 
     with Store.create(folder) as store:
         key = Shuffler(store).public_key
-    print_result(
+    return Output(
+        {"folder": str(folder), "public_key": key},
         f"{folder} is ready. The shuffler's public key, for plans, is {key}. It serves no plan until you add one. Give "
         f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, then "
         f"`ringfence shuffler serve {folder}`.",
-        {"folder": str(folder), "public_key": key},
-        json=json,
     )
 
 
 @app.command()
-def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
+def add(folder: Folder, plan: PlanFile) -> Output:
     """Add a plan, also while the shuffler is running.
 
     Examples:
@@ -52,11 +52,11 @@ def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     with Shuffler.open(folder) as shuffler:
         shuffler.add(content)
     digest = content.digest()
-    print_result(f"Added plan {digest} with {len(content.silos)} silos.", {"added": digest}, json=json)
+    return Output({"added": digest}, f"Added plan {digest} with {len(content.silos)} silos.")
 
 
 @app.command()
-def end(folder: Folder, which: Which, json: AsJson = False) -> None:
+def end(folder: Folder, which: Which) -> Output:
     """End a plan and delete its messages and batches.
 
     The shuffler takes no more messages for it and releases no more batches.
@@ -67,11 +67,11 @@ def end(folder: Folder, which: Which, json: AsJson = False) -> None:
     named = load_plan(Path(which)).digest() if Path(which).is_file() else which.lower()
     with Shuffler.open(folder) as shuffler:
         digest = shuffler.end(named)
-    print_result(f"Ended plan {digest} and deleted its batches.", {"ended": digest}, json=json)
+    return Output({"ended": digest}, f"Ended plan {digest} and deleted its batches.")
 
 
 @app.command()
-def restore(folder: Folder, json: AsJson = False) -> None:
+def restore(folder: Folder) -> Output:
     """Make an older copy of the folder safe to serve.
 
     It ends all plans of the copy, which may have forgotten batches that it released.
@@ -80,10 +80,9 @@ def restore(folder: Folder, json: AsJson = False) -> None:
     from ringfence.shuffler.service import restore as restore_folder
 
     ended = restore_folder(folder)
-    print_result(
-        f"Ended {len(ended)} plans permanently. {folder} may be served again, with new plans that the silos approve.",
+    return Output(
         {"ended": ended},
-        json=json,
+        f"Ended {len(ended)} plans permanently. {folder} may be served again, with new plans that the silos approve.",
     )
 
 
@@ -121,23 +120,25 @@ def serve(
 
 
 @app.command()
-def status(folder: Folder, json: AsJson = False) -> None:
+def status(folder: Folder) -> Output:
     """Show the key, the plans, and the messages of each round."""
     from ringfence.shuffler.shuffler import Shuffler
 
     with Shuffler.open(folder) as shuffler:
         found = shuffler.status()
-    if json:
-        print_json(found)
-        return
-    say(f"Silos seal their messages to the key {found['public_key']}.")
+    return Output(found, *_describe_status(found, folder))
+
+
+def _describe_status(found: Mapping[str, Any], folder: Path) -> Iterator[str | Table]:
+    """Yield what `shuffler status` says, for people."""
+    yield f"Silos seal their messages to the key {found['public_key']}."
     if not found["plans"]:
-        say(f"There is no plan yet. Next: `ringfence shuffler add {folder} PLAN`.")
+        yield f"There is no plan yet. Next: `ringfence shuffler add {folder} PLAN`."
     for plan in found["plans"]:
         ended = " Ended." if plan.get("ended") else ""
-        say(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.{ended}")
+        yield f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.{ended}"
+        header = ["round", "silos", "state"]
         if plan["rounds"]:
-            rows = [[entry["round"], entry["silos"], entry["state"]] for entry in plan["rounds"]]
-            print_table(["round", "silos", "state"], rows)
+            yield Table(header, [[entry[name] for name in header] for entry in plan["rounds"]])
         else:
-            say("No message has arrived yet.")
+            yield "No message has arrived yet."

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ringfence.cli.help import App
-from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import NOTE, AsJson, Note, PlanFile, UnusualBudget, Which, argument, option
-from ringfence.cli.output import print_json, print_result, print_table, require_folder, say, warn
+from ringfence.cli.ledger import describe_summary
+from ringfence.cli.options import NOTE, Note, PlanFile, UnusualBudget, Which, argument, option
+from ringfence.cli.output import Output, Table, require_folder, say
 from ringfence.errors import require_extra, visible
 from ringfence.federation.requests import NEW_BEGINNING, SCHEMA, UNUSUAL_BUDGET
 from ringfence.planning.options import REQUIRED, offered
@@ -54,7 +54,7 @@ class InitOptions:
 
 
 @app.command()
-def init(options: InitOptions, json: AsJson = False) -> None:
+def init(options: InitOptions) -> Output:
     """Create a silo's folder: settings, ledger, privacy budget, keys.
 
     Examples:
@@ -80,12 +80,11 @@ def init(options: InitOptions, json: AsJson = False) -> None:
         unusual_budget=options.unusual_budget,
         new_beginning=options.new_beginning,
     )
-    print_result(
+    return Output(
+        {"silo": options.name, "folder": str(created.path), "budget": granted.as_data()},
         f"{folder} is ready: silo '{options.name}', privacy budget epsilon {options.epsilon:g} at delta "
         f"{options.delta:g}. It answers no plan until you approve one. Next: `ringfence silo review {folder} PLAN`, "
         f"then `ringfence silo serve {folder}`.",
-        {"silo": options.name, "folder": str(created.path), "budget": granted.as_data()},
-        json=json,
     )
 
 
@@ -132,7 +131,7 @@ def page(
 
 
 @app.command()
-def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
+def review(folder: Folder, plan: PlanFile) -> Output:
     """Show what a plan would reveal, to whom and at what cost.
 
     Nothing is approved.
@@ -147,7 +146,7 @@ def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     text, command = result.text(), ["ringfence", "silo", "approve", str(folder), str(plan)]
     if not result.objection:
         text += f"\n\n  {visible(shlex.join([*command, '--digest', result.plan.digest()]))}"
-    print_result(text, result.data(), json=json)
+    return Output(result.data(), text)
 
 
 @app.command()
@@ -159,8 +158,7 @@ def approve(
         option("The plan's digest as shown by the review, or its first 12 characters.", metavar="HEX"),
     ],
     note: Note = "",
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Approve a reviewed plan and reserve its cost from the budget.
 
     Examples:
@@ -172,27 +170,26 @@ def approve(
     loaded = load_plan(plan)
     require_reviewed(loaded, digest)
     result = approve_plan(opened(folder), loaded, note=note)
-    print_result(
+    return Output(
+        {"approved": result.plan.digest(), **result.data()},
         f"Approved plan {result.plan.digest()} and reserved epsilon {result.own[0].epsilon:.4g} for each "
         f"{result.plan.unit}. All plans together may use {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of "
         f"the budget of {result.budget.epsilon:.4g} is left.",
-        {"approved": result.plan.digest(), **result.data()},
-        json=json,
     )
 
 
 @app.command()
-def revoke(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> None:
+def revoke(folder: Folder, which: Which, note: Note = "") -> Output:
     """Stop a plan at once; not even past answers are sent again.
 
     Examples:
       ringfence silo revoke north-silo 5c1f0d2a9b7e --note "asked by the ethics board"
     """
-    _end(folder, which, note, json, revoke=True)
+    return _end(folder, which, note, revoke=True)
 
 
 @app.command()
-def end(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> None:
+def end(folder: Folder, which: Which, note: Note = "") -> Output:
     """End a plan and return the unused part of its reservation.
 
     Rounds that were answered can still be repeated; no new round is answered.
@@ -200,17 +197,17 @@ def end(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> 
     Examples:
       ringfence silo end north-silo 5c1f0d2a9b7e
     """
-    _end(folder, which, note, json, revoke=False)
+    return _end(folder, which, note, revoke=False)
 
 
-def _end(folder: Path, which: str, note: str, json: bool, *, revoke: bool) -> None:
+def _end(folder: Path, which: str, note: str, *, revoke: bool) -> Output:
     """End or revoke a plan at a silo, for `silo end` and `silo revoke`."""
     from ringfence.silo.operator.decisions import end_plan
 
     digest = end_plan(opened(folder), which, revoke=revoke, note=note)
     word = "revoked" if revoke else "ended"
     sentence = f"{word.capitalize()} plan {digest}: the silo answers no further round of it."
-    print_result(sentence, {word: digest}, json=json)
+    return Output({word: digest}, sentence)
 
 
 @app.command()
@@ -221,8 +218,7 @@ def budget(
     alone: Annotated[float | None, option(*ALONE)] = None,
     note: Note = "",
     unusual_budget: UnusualBudget = False,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Set the privacy budget of the silo's data.
 
     If you lower it, every running plan waits until you approve it again.
@@ -235,11 +231,11 @@ def budget(
 
     granted = Budget(epsilon, delta, anyone=alone)
     set_budget(opened(folder), granted, note=note, unusual_budget=unusual_budget)
-    print_result(f"The privacy budget is now {granted}.", {"budget": granted.as_data()}, json=json)
+    return Output({"budget": granted.as_data()}, f"The privacy budget is now {granted}.")
 
 
 @app.command()
-def status(folder: Folder, json: AsJson = False) -> None:
+def status(folder: Folder) -> Output:
     """Show the budget, the guarantee, all plans and the agent.
 
     Examples:
@@ -249,37 +245,32 @@ def status(folder: Folder, json: AsJson = False) -> None:
 
     silo_folder = opened(folder)
     found = read_status(silo_folder)
-    if json:
-        print_json(found)
-        return
-    print_summary(found, silo_folder.ledger_path, ending=f"ringfence silo end {shlex.quote(str(folder))} PLAN")
-    if found["objection"]:
-        warn(f"No agent may answer from this folder. {found['objection']}")
-    say("An agent is serving this folder." if found["serving"] else "No agent is serving this folder.")
-    say(f"The silo signs its certificates with the key {found['public_key']}.")
+    end = f"ringfence silo end {shlex.quote(str(folder))} PLAN"
+    return Output(
+        found,
+        *describe_summary(found, silo_folder.ledger_path, ending=end),
+        "An agent is serving this folder." if found["serving"] else "No agent is serving this folder.",
+        f"The silo signs its certificates with the key {found['public_key']}.",
+        warnings=[f"No agent may answer from this folder. {found['objection']}"] if found["objection"] else (),
+    )
 
 
 @app.command()
-def ledger(folder: Folder, json: AsJson = False) -> None:
+def ledger(folder: Folder) -> Output:
     """List all entries of the silo's ledger."""
     from ringfence.silo.ledger.summary import describe_entry
     from ringfence.silo.operator.decisions import list_entries
 
     entries = list_entries(opened(folder))
-    if json:
-        print_json({"entries": entries})
-        return
-    print_table(
-        ["entry", "time", "kind", "about"], [[e["number"], e["time"], e["kind"], describe_entry(e)] for e in entries]
-    )
+    rows = [[e["number"], e["time"], e["kind"], describe_entry(e)] for e in entries]
+    return Output({"entries": entries}, Table(["entry", "time", "kind", "about"], rows))
 
 
 @app.command()
 def certificate(
     folder: Folder,
     out: Annotated[Path, option("Write the certificate here (JSON).")],
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Export a signed certificate of everything ever released.
 
     Anybody can check it with `ringfence verify`.
@@ -291,11 +282,10 @@ def certificate(
 
     require_folder(out)
     made = export(opened(folder), out)
-    print_result(
+    return Output(
+        {"out": str(out), "silo": made.silo, "entries": len(made.entries), "public_key": made.public_key},
         f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers your public key "
         f"through another channel: {made.public_key}.",
-        {"out": str(out), "silo": made.silo, "entries": len(made.entries), "public_key": made.public_key},
-        json=json,
     )
 
 

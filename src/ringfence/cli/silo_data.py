@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from ringfence.cli.options import AsJson, Note, PlanFile, argument, option
-from ringfence.cli.output import print_json, print_result, print_table, require_folder, say, warn
+from ringfence.cli.options import Note, PlanFile, argument, option
+from ringfence.cli.output import Output, Table, require_folder
 from ringfence.cli.silo import Folder, app, opened
 
 
@@ -12,8 +12,7 @@ from ringfence.cli.silo import Folder, app, opened
 def backup(
     folder: Folder,
     out: Annotated[Path, option("Write the copy here. Existing files are not overwritten.")],
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Copy the ledger and verify the copy, even while serving.
 
     Examples:
@@ -23,11 +22,10 @@ def backup(
 
     require_folder(out)
     made = back_up(opened(folder), out)
-    print_result(
+    return Output(
+        {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.hash},
         f"{out} is a complete copy of the ledger of silo '{made.silo}': {made.number} entries, the last with hash "
         f"{made.hash}.",
-        {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.hash},
-        json=json,
     )
 
 
@@ -35,8 +33,7 @@ def backup(
 def restore(
     folder: Folder,
     copy: Annotated[Path, argument("A copy of this silo's ledger.", metavar="BACKUP")],
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Restore the ledger from a copy that lacks no known release.
 
     Examples:
@@ -46,16 +43,15 @@ def restore(
 
     made = put_back(opened(folder), copy)
     kept = f" The file it replaced is now {made.replaced}." if made.replaced else ""
-    print_result(
-        f"Restored the ledger of silo '{made.silo}': {made.number} entries, the last with hash {made.hash}.{kept} "
-        "Before you serve it, compare number and hash with the newest certificate that anybody holds.",
+    return Output(
         {
             "silo": made.silo,
             "entries": made.number,
             "head": made.hash,
             "replaced": None if made.replaced is None else str(made.replaced),
         },
-        json=json,
+        f"Restored the ledger of silo '{made.silo}': {made.number} entries, the last with hash {made.hash}.{kept} "
+        "Before you serve it, compare number and hash with the newest certificate that anybody holds.",
     )
 
 
@@ -63,8 +59,7 @@ def restore(
 def update(
     folder: Folder,
     reason: Annotated[str, option("What happened to the data, in one line. It is kept in the ledger.")],
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Continue with data that has changed.
 
     Records or persons may have been added, removed, replaced or reordered.
@@ -75,12 +70,11 @@ def update(
     from ringfence.silo.operator.decisions import update_data
 
     change = update_data(opened(folder), reason)
-    print_result(
+    return Output(
+        change.model_dump(),
         f"{change.words()} A running agent still has the old records and answers nothing until you restart it. Plans "
         "for a different number of records or persons are no longer answered, and neither are plans under way that "
         "divide them by position.",
-        change.model_dump(),
-        json=json,
     )
 
 
@@ -88,8 +82,7 @@ def update(
 def register(
     folder: Folder,
     reason: Annotated[str, option("Why this ledger, if the registry knows another one for these records.")] = "",
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Register the folder's ledger as the ledger of its data.
 
     This is needed after a move to another machine, or if the registry was lost.
@@ -101,10 +94,9 @@ def register(
 
     silo_folder = opened(folder)
     said = register_ledger(silo_folder, reason)
-    print_result(
-        f"{silo_folder.ledger_path} is now registered as the ledger of its data. {said.words()}",
+    return Output(
         {"ledger": str(silo_folder.ledger_path), **said.model_dump(exclude_none=True)},
-        json=json,
+        f"{silo_folder.ledger_path} is now registered as the ledger of its data. {said.words()}",
     )
 
 
@@ -116,8 +108,7 @@ def loss(
         str | None,
         option("Let the silo run it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"),
     ] = None,
-    json: AsJson = False,
-) -> None:
+) -> Output:
     """Show the program of a plan's own loss, or let the silo run it.
 
     Read it before you install it: it runs on the silo's records.
@@ -140,17 +131,22 @@ def loss(
             raise PlanError(f"The program in {plan} does not have that SHA-256. Read it again, without --install.")
         place.parent.mkdir(mode=0o700, exist_ok=True)
         replace_private(place, found.source.encode())
-    if json:
-        told = {"title": found.title, "sha256": found.digest, "source": found.source}
-        print_json({**told, "installed": str(place) if place.exists() else None})
-    elif install is not None:
-        say(f"Silo '{own.name}' now runs the loss '{found.title}' in plans that you approve: {place}")
-    else:
-        say(found.source.rstrip("\n"))
-        warn(
+    data = {
+        "title": found.title,
+        "sha256": found.digest,
+        "source": found.source,
+        "installed": str(place) if place.exists() else None,
+    }
+    if install is not None:
+        return Output(data, f"Silo '{own.name}' now runs the loss '{found.title}' in plans that you approve: {place}")
+    return Output(
+        data,
+        found.source.rstrip("\n"),
+        warnings=[
             f"This program would run on the records, as the silo's user. To allow it: ringfence silo loss {folder} "
             f"{plan} --install {found.digest[:12]}"
-        )
+        ],
+    )
 
 
 FederationsModel = Annotated[
@@ -159,7 +155,7 @@ FederationsModel = Annotated[
 
 
 @app.command()
-def personalise(folder: Folder, model: FederationsModel, note: Note = "", json: AsJson = False) -> None:
+def personalise(folder: Folder, model: FederationsModel, note: Note = "") -> Output:
     """Adapt a model to the silo's own records: NOT PRIVATE.
 
     The result is for the silo only and stays in its folder. Cross-validation chooses how strongly it is pulled towards
@@ -172,17 +168,17 @@ def personalise(folder: Folder, model: FederationsModel, note: Note = "", json: 
     from ringfence.model.personal import NOT_PRIVATE, personalise
 
     found = personalise(opened(folder), Model.load(model), note=note)
-    if json:
-        print_json(found.as_data())
-        return
-    own, federation = (found.as_data()["loss"][name] for name in ("own", "federation"))
-    say(f"{NOT_PRIVATE}\n")
-    print_table(["model", "cross-validated loss"], [["federation", federation], ["own", own]])
-    say(f"\nStrength of the pull: {found.strength}.\nmodel {found.path}\npage {found.page}")
+    data = found.as_data()
+    return Output(
+        data,
+        f"{NOT_PRIVATE}\n",
+        Table(["model", "cross-validated loss"], [[name, data["loss"][name]] for name in ("federation", "own")]),
+        f"\nStrength of the pull: {found.strength}.\nmodel {found.path}\npage {found.page}",
+    )
 
 
 @app.command()
-def compare(folder: Folder, model: FederationsModel, note: Note = "", json: AsJson = False) -> None:
+def compare(folder: Folder, model: FederationsModel, note: Note = "") -> Output:
     """Measure what taking part is worth to this silo: NOT PRIVATE.
 
     Three models are measured on records that none of them was fitted to: one fitted to the silo's records alone, the
@@ -195,13 +191,15 @@ def compare(folder: Folder, model: FederationsModel, note: Note = "", json: AsJs
     from ringfence.model.personal import NOT_PRIVATE, compare
 
     found = compare(opened(folder), Model.load(model), note=note)
-    if json:
-        print_json(found.as_data())
-        return
-    say(f"{NOT_PRIVATE}\n")
-    print_table(
-        ["model", found.metric, "loss"],
-        [[name, found.scores[name], found.losses[name]] for name in found.scores],
-        title=f"On {found.records} {found.unit}s that no model was fitted to",
+    return Output(
+        found.as_data(),
+        f"{NOT_PRIVATE}\n",
+        Table(
+            ["model", found.metric, "loss"],
+            [[name, found.scores[name], found.losses[name]] for name in found.scores],
+            f"On {found.records} {found.unit}s that no model was fitted to",
+        ),
+        "",
+        *found.sentences(),
+        f"page {found.page}",
     )
-    say("\n".join(["", *found.sentences(), f"page {found.page}"]))

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringfence.cli.options import AsJson
-from ringfence.cli.output import print_json, print_table, require_folder, say, write_plan
+from ringfence.cli.output import Output, Table, require_folder, write_plan
 from ringfence.errors import PlanError
 from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
 from ringfence.planning.options import offered, offered_sizes, parse_cap, parse_cuts
 
 if TYPE_CHECKING:
     from ringfence.estimates.statistics import StatisticsTables
+    from ringfence.estimates.survival import SurvivalPoint
     from ringfence.protocol import Plan, Query, Schema
-    from ringfence.server.state import Findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class StatisticsOptions(AskRequest):
     )
 
 
-def statistics(options: StatisticsOptions, json: AsJson = False) -> None:
+def statistics(options: StatisticsOptions) -> Output:
     """Count privately: histograms, means, quantiles, cross tables.
 
     Categories and missing cells are counted too, and everything has intervals. It is one query, charged to each
@@ -75,26 +75,26 @@ def statistics(options: StatisticsOptions, json: AsJson = False) -> None:
             "the plan; or --run, the folder of a finished run."
         )
     if options.run is not None:
-        _show_run(options.run, options, json=json)
-        return
+        return _finished_run(options.run, options)
     if options.schema is None or options.epsilon is None:
         raise PlanError("Statistics need --schema and --epsilon. `ringfence schema draft` writes a first schema.")
     is_curve = options.survival is not None or options.cuts is not None
     data, query = (_survival if is_curve else _statistics)(options.schema, options)
     from ringfence.federation.workflow import ask_files
     from ringfence.planning.query_plans import make_query_plan
-    from ringfence.planning.request import Member
     from ringfence.server.queries.statistics import statistics_of_run
+    from ringfence.server.queries.survival_curve import survival_curve_of_run
 
+    make_plan = partial(make_query_plan, data, query=query)
     if options.out is not None:
-        members = [Member(name, size, options.epsilon, options.delta) for name, size in options.sizes.items()]
-        write_plan(make_query_plan(data, members, query), options.out, json=json)
-        return
-    result = ask_files(options, data, lambda members: make_query_plan(data, members, query))
+        return write_plan(make_plan(options.members(options.sizes)), options.out)
+    result = ask_files(options, data, make_plan)
     plan, guarantees = result.statement.plan, result.statement.text()
     cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
-    if not _shows_curve(plan, result.findings, guarantees, cost, json=json):
-        _show(plan, statistics_of_run(plan, result.findings), guarantees, cost, options, json=json)
+    points = survival_curve_of_run(plan, result.findings)
+    if points is not None:
+        return _curve(plan, points, guarantees, cost)
+    return _tables(plan, statistics_of_run(plan, result.findings), guarantees, cost, options)
 
 
 def _statistics(schema: Path, options: StatisticsOptions) -> "tuple[Schema, Query]":
@@ -139,39 +139,23 @@ def _survival(schema: Path, options: StatisticsOptions) -> "tuple[Schema, Query]
         return without_target(load_columns(schema)), query
 
 
-def _shows_curve(
-    plan: "Plan", findings: "Mapping[str, Findings]", guarantees: str, cost: dict[str, Any], *, json: bool
-) -> bool:
-    """Show a survival curve, if the plan asks for one; tell whether it does."""
-    from ringfence.server.queries.survival_curve import survival_curve_of_run
-
-    points = survival_curve_of_run(plan, findings)
-    if points is None:
-        return False
-    if json:
-        print_json({"plan": plan.digest(), "survival": [point._asdict() for point in points], "cost": cost})
-        return True
-    rows = [[f"{point.time:g}", *(f"{one:.3f}" for one in point[1:])] for point in points]
-    print_table(["up to", "share without an event", "from", "to"], rows, title="Survival")
-    say(f"\nIntervals have a level of 95% and cover noise and sampling.\n\n{guarantees}".rstrip())
-    return True
-
-
-def _show_run(run: Path, options: StatisticsOptions, *, json: bool) -> None:
-    """Print the statistics of a finished run, or its survival curve."""
+def _finished_run(run: Path, options: StatisticsOptions) -> Output:
+    """Return the statistics of a finished run, or its survival curve."""
     from ringfence.model.statement import SiloGuarantee, Statement
     from ringfence.server.conduct import replay
     from ringfence.server.queries.statistics import statistics_of_run
+    from ringfence.server.queries.survival_curve import survival_curve_of_run
     from ringfence.server.transcript import read_transcript
 
     plan, result = read_transcript(run)[0].plan, replay(run)
-    held = {terms.name: [own.model_dump(mode="json") for own in terms.guarantees] for terms in plan.silos}
-    if _shows_curve(plan, result.findings, "", held, json=json):
+    points = survival_curve_of_run(plan, result.findings)
+    if points is not None:
         if options.page is not None:
             raise PlanError(
                 f"A survival curve has no page of its own, so {options.page} was not written: leave out --page."
             )
-        return
+        held = {terms.name: [own.model_dump(mode="json") for own in terms.guarantees] for terms in plan.silos}
+        return _curve(plan, points, "", held)
     found = statistics_of_run(plan, result.findings)
     claimed = {
         terms.name: SiloGuarantee(records=terms.records, rounds=1, this_run=terms.guarantees, all_runs=terms.guarantees)
@@ -179,39 +163,46 @@ def _show_run(run: Path, options: StatisticsOptions, *, json: bool) -> None:
         if terms.name in found.silos
     }
     cost = {name: own.model_dump(mode="json") for name, own in claimed.items()}
-    _show(plan, found, Statement(plan, claimed).words(), cost, options, json=json)
+    return _tables(plan, found, Statement(plan, claimed).words(), cost, options)
 
 
-def _show(
-    plan: "Plan",
-    found: "StatisticsTables",
-    guarantees: str,
-    cost: dict[str, Any],
-    options: StatisticsOptions,
-    *,
-    json: bool,
-) -> None:
-    """Print the statistics that were found, write their page, and suggest lines for a schema."""
+def _curve(plan: "Plan", points: "list[SurvivalPoint]", guarantees: str, cost: dict[str, Any]) -> Output:
+    """Return a survival curve as `ringfence statistics` prints it."""
+    rows = [[f"{point.time:g}", *(f"{one:.3f}" for one in point[1:])] for point in points]
+    return Output(
+        {"plan": plan.digest(), "survival": [point._asdict() for point in points], "cost": cost},
+        Table(["up to", "share without an event", "from", "to"], rows, "Survival"),
+        f"\nIntervals have a level of 95% and cover noise and sampling.\n\n{guarantees}".rstrip(),
+    )
+
+
+def _tables(
+    plan: "Plan", found: "StatisticsTables", guarantees: str, cost: dict[str, Any], options: StatisticsOptions
+) -> Output:
+    """Return the statistics that were found, with suggested lines for a schema, and write their page."""
     from ringfence.evidence.report import statistics_report as report
     from ringfence.storage.toml_files import toml_text
 
-    suggested = _suggested(plan, found) if options.for_schema else {}
+    schema: dict[str, Any] = {}
+    last = []
+    if options.for_schema:
+        schema["schema"] = _suggested(plan, found)
+        too_noisy = "# The noise is too large for a suggestion: spend a larger epsilon.\n"
+        lines = toml_text({"columns": schema["schema"]}) if schema["schema"] else too_noisy
+        last.append(f"\nFor the schema, computed from these private answers alone:\n\n{lines}")
     if options.page is not None:
         report.statistics_report(plan, found, guarantees).write(options.page)
-    if json:
-        schema = {"schema": suggested} if options.for_schema else {}
-        print_json({"plan": plan.digest(), **report.statistics_data(found), **schema, "cost": cost})
-        return
-    for shown in report.printed_tables(plan, found):
-        print_table(shown.header, shown.rows, title=shown.title)
-        say()
-    say(f"{report.INTERVALS}\n{report.ADDS_UP}\n{report.DIFFERENCING}\n\n{guarantees}")
-    if options.for_schema:
-        too_noisy = "# The noise is too large for a suggestion: spend a larger epsilon.\n"
-        lines = toml_text({"columns": suggested}) if suggested else too_noisy
-        say(f"\nFor the schema, computed from these private answers alone:\n\n{lines}")
-    if options.page is not None:
-        say(f"page {options.page}")
+        last.append(f"page {options.page}")
+    return Output(
+        {"plan": plan.digest(), **report.statistics_data(found), **schema, "cost": cost},
+        *(
+            part
+            for shown in report.printed_tables(plan, found)
+            for part in (Table(shown.header, shown.rows, shown.title), "")
+        ),
+        f"{report.INTERVALS}\n{report.ADDS_UP}\n{report.DIFFERENCING}\n\n{guarantees}",
+        *last,
+    )
 
 
 def _suggested(plan: "Plan", found: "StatisticsTables") -> dict[str, dict[str, Any]]:

@@ -1,20 +1,18 @@
 """`ringfence train`: one CSV file per silo, on one machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringfence.cli.evaluation import metric_cells, print_evaluation, print_exact
-from ringfence.cli.options import AsJson
-from ringfence.cli.output import print_json, print_table, progress, remark, require_folder, say
+from ringfence.cli.evaluation import describe_evaluation, describe_exact, metric_cells
+from ringfence.cli.output import Output, Table, progress, remark, require_folder
 from ringfence.errors import OutputError, PlanError
 from ringfence.federation.requests import TrainRequest
 from ringfence.planning.options import offered
 
 if TYPE_CHECKING:
-    from ringfence.estimates.comparison import Choice
-    from ringfence.federation.tracking import Recorder, TensorBoard
+    from ringfence.federation.tracking import TensorBoard
     from ringfence.federation.workflow import WorkflowResult
     from ringfence.protocol import Plan
     from ringfence.server.rounds import RoundOutcome
@@ -75,7 +73,7 @@ class TrainOutput(TrackingOptions):
         return path
 
 
-def train(request: TrainRequest, output: TrainOutput, json: AsJson = False) -> None:
+def train(request: TrainRequest, output: TrainOutput) -> Output:
     """Train one model across silos, each protected by its own noise.
 
     Each silo's ledger is charged before the silo answers. What earlier runs on the same records cost adds to it.
@@ -118,60 +116,45 @@ def train(request: TrainRequest, output: TrainOutput, json: AsJson = False) -> N
     if recorder is not None:
         recorder.end(trained.result.statement.text())
     if page is not None and recorder is not None:
-        _write_report(request, trained, recorder, page, output.figures)
-    if json:
-        print_json({**trained.report(), **({} if page is None else {"report": str(page)})})
-    else:
-        say("\n".join([*explain_proposal(trained.proposal), ""]))
-        _print(trained, output.out, page)
+        from ringfence.evidence.report.training_report import train_report
+        from ringfence.planning.propose import propose_other_budgets
+
+        proposals = {} if request.tries else propose_other_budgets(request.plan, trained.proposal.plan)
+        cap = request.cap[0] if request.cap else None
+        train_report(trained, recorder.rounds, what_if=proposals, cap=cap).write(page, figures=output.figures)
+    files = {"model": output.out, "report": page}
+    return Output(
+        {**trained.report(), **({} if page is None else {"report": str(page)})},
+        *explain_proposal(trained.proposal),
+        "",
+        *_describe(trained),
+        *(f"{what} {path}" for what, path in files.items() if path is not None),
+    )
 
 
-def _write_report(
-    request: TrainRequest, trained: "WorkflowResult", recorder: "Recorder", page: Path, figures: Path | None
-) -> None:
-    """Write the report of `ringfence train`, with proposals for other budgets."""
-    from ringfence.evidence.report.training_report import train_report
-    from ringfence.planning.propose import propose_other_budgets
-
-    proposals = {} if request.tries else propose_other_budgets(request.plan, trained.proposal.plan)
-    cap = request.cap[0] if request.cap else None
-    train_report(trained, recorder.rounds, what_if=proposals, cap=cap).write(page, figures=figures)
-
-
-def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
-    """Print what `ringfence train` did: guarantees, the choice, the evaluation, and the files."""
-    statement, test = outcome.result.statement, outcome.test
-    print_table(
+def _describe(trained: "WorkflowResult") -> Iterator[str | Table]:
+    """Yield what `ringfence train` did: guarantees, the choice, and the evaluation."""
+    statement, choice, evaluation = trained.result.statement, trained.result.choice, trained.result.evaluation
+    yield Table(
         ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
         [
             [name, silo.records, silo.rounds, silo.run.epsilon, silo.run.delta, silo.total.epsilon, silo.total.delta]
             for name, silo in statement.silos.items()
         ],
     )
-    if outcome.result.model.choice is not None:
-        say()
-        print_choice(outcome.result.model.choice)
-    if outcome.result.evaluation is not None:
-        say()
-        print_evaluation(outcome.result.evaluation)
-    if test is not None:
-        print_exact(test)
-    say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
-    if out is not None:
-        say(f"model {out}")
-    if page is not None:
-        say(f"report {page}")
-
-
-def print_choice(choice: "Choice") -> None:
-    """Print every candidate beside its distance from the best."""
-    say("\n".join(choice.sentences()))
-    print_table(
-        ["candidate", "", "loss above the best", "from", "to"],
-        [
-            [str(one), "the best", "", "", ""]
-            if number == choice.best
-            else [str(one), "", *metric_cells(one.above)[1:]]
-            for number, one in enumerate(choice.candidates)
-        ],
-    )
+    if choice is not None:
+        yield "\n".join(["", *choice.sentences()])
+        yield Table(
+            ["candidate", "", "loss above the best", "from", "to"],
+            [
+                [str(one), "the best", "", "", ""]
+                if number == choice.best
+                else [str(one), "", *metric_cells(one.above)[1:]]
+                for number, one in enumerate(choice.candidates)
+            ],
+        )
+    if evaluation is not None:
+        yield ""
+        yield from describe_evaluation(evaluation)
+    yield from describe_exact(trained.test)
+    yield f"\n{statement.text()}\n\nplan {statement.plan.digest()}"

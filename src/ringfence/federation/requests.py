@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.planning.options import REQUIRED, offered, parse_cap, parse_files
-from ringfence.planning.request import PlanRequest
+from ringfence.planning.request import Member, PlanRequest
 
 # Nothing heavy is imported here: the command line reads its options even to print its help.
 
@@ -110,3 +110,7 @@ class AskRequest(LedgerOptions):
     epsilon: float
     delta: float | None = None
     cap: tuple[float, ...] | None = None
+
+    def members(self, sizes: Mapping[str, int]) -> list[Member]:
+        """Return the silos of these sizes, each with what the query may cost it."""
+        return [Member(name, size, self.epsilon, self.delta) for name, size in sizes.items()]

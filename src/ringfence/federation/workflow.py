@@ -8,7 +8,7 @@ through the silos' gates.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -93,50 +93,40 @@ def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Memb
     cap = _budget(request.cap)
     paths = silo_paths(request.files)
     records = {name: load_records(path, schema) for name, path in paths.items()}
-    plan = make([Member(name, len(own), request.epsilon, request.delta) for name, own in records.items()])
+    plan = make(request.members({name: len(own) for name, own in records.items()}))
     if not request.unusual_budget:
         require_usual_plan(plan, cap)
     return train(plan, _silos(request, paths, records, cap))
 
 
-def evaluate_files(
-    request: AskRequest, model: Model, *, against: Model | None = None, all_records: bool = False
-) -> TrainingResult:
-    """Ask every silo's file how well the model predicts, and how much better than `against`.
+def evaluation_plan_maker(
+    model: Model, *, against: Model | None = None, all_records: bool = False
+) -> Callable[[Sequence[Member]], Plan]:
+    """Return a function from silos to the plan that evaluates the model, and compares it with `against`.
 
-    The records that training held out are asked, or all with `all_records`.
+    The plan asks the records that training held out, or all with `all_records`. PlanError if the models do not predict
+    the same thing from the same features.
     """
-    require_comparable(model, against)
-    other = None if against is None else against.weights
-    return ask_files(
-        request,
-        model.plan.data,
-        lambda members: make_evaluation_plan(
-            model.plan, model.weights, members, against=other, all_records=all_records
-        ),
-    )
-
-
-def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
-    """Measure the model without noise on the records that `evaluate_files` asks, for whoever may see them."""
-    share = 0.0 if all_records else model.plan.held_out or 0.0
-    records = {name: load_records(path, model.plan.data) for name, path in silo_paths(files).items()}
-    return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
-
-
-def require_comparable(model: Model, against: Model | None) -> None:
-    """Refuse to compare models that do not predict the same thing from the same features."""
     if against is not None and (against.plan.data, against.plan.loss) != (model.plan.data, model.plan.loss):
         raise PlanError(
             "The two models were trained with different schemas or losses, so their losses cannot be compared: "
             "evaluate each one separately."
         )
+    other = None if against is None else against.weights
+    return partial(make_evaluation_plan, model.plan, model.weights, against=other, all_records=all_records)
+
+
+def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
+    """Measure the model without noise on the records that its evaluation asks, for those who may see them."""
+    share = 0.0 if all_records else model.plan.held_out or 0.0
+    records = {name: load_records(path, model.plan.data) for name, path in silo_paths(files).items()}
+    return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
 
 
 def summarise_files(request: AskRequest, model: Model, *, level: float = 0.95, by_silo: bool = False) -> Summary:
     """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
     require_level(level, len(request.files) if by_silo else None)
-    result = ask_files(request, model.plan.data, lambda members: make_summary_plan(model.plan, model.weights, members))
+    result = ask_files(request, model.plan.data, partial(make_summary_plan, model.plan, model.weights))
     return summarise_coefficients(result.statement, result.findings, level=level, by_silo=by_silo)
 
 

@@ -12,7 +12,7 @@ from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import ApprovalError, PlanError
 from ringfence.evidence.verification import verify
 from ringfence.federation.requests import AskRequest, TrainRequest
-from ringfence.federation.workflow import evaluate_files, train_files
+from ringfence.federation.workflow import ask_files, evaluation_plan_maker, train_files
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import Curvature, FloatArray, Gradient, Plan, parse_schema
@@ -174,15 +174,16 @@ def test_rows_that_changed_places_between_two_runs_pay_for_both_sections(tmp_pat
         with Ledger.open(tmp_path / "clinic.ledger") as ledger:
             return ledger.account().version, ledger.account().spent()[0].epsilon
 
-    evaluate_files(ask, trained)  # composes with the run's own evaluation, and not with its training
+    # It composes with the run's own evaluation, and not with its training.
+    ask_files(ask, trained.plan.data, evaluation_plan_maker(trained))
     version, twice = spent()
     assert version == 1
     assert 1.3 < twice < 1.5
     data.write_text("\n".join([head, *reversed(rows)]))
-    evaluate_files(ask, trained)
+    ask_files(ask, trained.plan.data, evaluation_plan_maker(trained))
     version, moved = spent()
     assert version == 2
     assert 1.6 < moved < 1.9  # two evaluations before, or the training, and one after
     data.write_text("\n".join([head, *rows]))
-    evaluate_files(ask, trained)
+    ask_files(ask, trained.plan.data, evaluation_plan_maker(trained))
     assert spent()[0] == 3  # the former order is not the former version
