@@ -21,8 +21,8 @@ ORDERS = np.concatenate([np.arange(2, 60, 2), np.arange(60, 200, 20)])
 
 def renyi(events: Events, order: float) -> float:
     """Return the Rényi divergence of that order that the events come to."""
-    (releases,) = accountant._paid_for(events)
-    sketch = pld.CumulantSketch.of(accountant._compose(releases).parts, 0.0)
+    (composed,) = accountant._composed(events)
+    sketch = pld.CumulantSketch.of(composed.parts, 0.0)
     return float(sketch.cumulants(np.array([order - 1.0]))[0]) / (order - 1)
 
 

@@ -19,46 +19,31 @@ record of one silo is replaced by another.
 The names below are public.
 """
 
-from ringfence.accounting.accountant import delta, epsilon
-from ringfence.accounting.calibrate import gaussian_shift, least_noise, noise
-from ringfence.accounting.charges import cost, costs, plan_events
-from ringfence.accounting.events import (
-    BinomialRelease,
-    DisjointBatchRelease,
-    Event,
-    Events,
-    FixedSizeRelease,
-    GaussianRelease,
-    PoissonRelease,
-    of_group,
-    seen_by,
-)
-from ringfence.accounting.filters import Commitment, guaranteed, left, odometer, used
-from ringfence.accounting.sampling import per_round_event, run_events
+from types import ModuleType as _ModuleType
 
-__all__ = [
-    "BinomialRelease",
-    "Commitment",
-    "DisjointBatchRelease",
-    "Event",
-    "Events",
-    "FixedSizeRelease",
-    "GaussianRelease",
-    "PoissonRelease",
-    "cost",
-    "costs",
-    "delta",
-    "epsilon",
-    "gaussian_shift",
-    "guaranteed",
-    "least_noise",
-    "left",
-    "noise",
-    "odometer",
-    "of_group",
-    "per_round_event",
-    "plan_events",
-    "run_events",
-    "seen_by",
-    "used",
-]
+from ringfence.accounting.accountant import delta as delta
+from ringfence.accounting.accountant import epsilon as epsilon
+from ringfence.accounting.calibrate import gaussian_shift as gaussian_shift
+from ringfence.accounting.calibrate import least_noise as least_noise
+from ringfence.accounting.calibrate import noise as noise
+from ringfence.accounting.charges import cost as cost
+from ringfence.accounting.charges import costs as costs
+from ringfence.accounting.charges import plan_events as plan_events
+from ringfence.accounting.events import BinomialRelease as BinomialRelease
+from ringfence.accounting.events import DisjointBatchRelease as DisjointBatchRelease
+from ringfence.accounting.events import Event as Event
+from ringfence.accounting.events import Events as Events
+from ringfence.accounting.events import FixedSizeRelease as FixedSizeRelease
+from ringfence.accounting.events import GaussianRelease as GaussianRelease
+from ringfence.accounting.events import PoissonRelease as PoissonRelease
+from ringfence.accounting.events import of_group as of_group
+from ringfence.accounting.events import seen_by as seen_by
+from ringfence.accounting.filters import Commitment as Commitment
+from ringfence.accounting.filters import guaranteed as guaranteed
+from ringfence.accounting.filters import left as left
+from ringfence.accounting.filters import odometer as odometer
+from ringfence.accounting.filters import used as used
+from ringfence.accounting.sampling import per_round_event as per_round_event
+from ringfence.accounting.sampling import run_events as run_events
+
+__all__ = [name for name, thing in globals().items() if name[0] != "_" and not isinstance(thing, _ModuleType)]

@@ -56,8 +56,6 @@ which adds (1 + e^ε)·2⁻¹⁶⁰ < 1e-22 to δ up to this ε, per round.
 
 _MIXING = 1e-22
 
-_Releases = Iterable[tuple[Release, int]]
-
 
 @dataclass(frozen=True)
 class _Composed:
@@ -84,6 +82,30 @@ class _Composed:
         """Whether the accountant can prove anything: a Gaussian release alone needs no numerical composition."""
         return self.shift is not None or all(profile.shift <= LARGEST_SHIFT for profile, _ in self.parts)
 
+    def left_of(self, delta: float) -> float:
+        """Return what the composed releases' slack leaves of a δ, rounded down."""
+        return delta - self.slack * (1 + 2.0**-40)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the ε of the composed releases at δ."""
+        left = self.left_of(delta)
+        if not self.parts:
+            return 0.0
+        if left <= 0 or not self.is_in_range:
+            return math.inf
+        result = pld.epsilon_bound(self.parts, left) if self.shift is None else gaussian_epsilon(self.shift, left)
+        return math.inf if self.mixed and result > LARGEST_MIXED else result
+
+    def delta(self, epsilon: float) -> float:
+        """Return the δ of the composed releases at ε."""
+        if not self.parts:
+            return 0.0
+        if not self.is_in_range or (self.mixed and epsilon > LARGEST_MIXED):
+            return 1.0
+        shift = self.shift
+        found = pld.delta_bound(self.parts, epsilon) if shift is None else gaussian_delta(shift, epsilon)
+        return min(1.0, found + self.slack)
+
 
 def epsilon(events: Events, delta: float) -> float:
     """Return the ε that all ``events`` together cost at ``delta``; infinity if none can be proved.
@@ -93,39 +115,14 @@ def epsilon(events: Events, delta: float) -> float:
     - delta outside (0, 1): AccountingError
     """
     require_probability("delta", delta)
-    return max(_epsilon(releases, delta) for releases in _paid_for(events))
-
-
-def _epsilon(releases: _Releases, delta: float) -> float:
-    """Return the ε of the releases that one record pays for, by the accountant's composition."""
-    composed = _compose(releases)
-    left = delta - composed.slack * (1 + 2.0**-40)
-    if not composed.parts:
-        return 0.0
-    if left <= 0 or not composed.is_in_range:
-        return math.inf
-    shift = composed.shift
-    result = pld.epsilon_bound(composed.parts, left) if shift is None else gaussian_epsilon(shift, left)
-    return math.inf if composed.mixed and result > LARGEST_MIXED else result
+    return max(composed.epsilon(delta) for composed in _composed(events))
 
 
 def delta(events: Events, epsilon: float) -> float:
     """Return the δ that all ``events`` together cost at ``epsilon``, which may be 0; no events cost 0.0."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, float | int) or not 0 <= epsilon < math.inf:
         raise AccountingError(f"epsilon must be a finite number of at least 0, but is {epsilon!r}.")
-    return max(_delta(releases, epsilon) for releases in _paid_for(events))
-
-
-def _delta(releases: _Releases, epsilon: float) -> float:
-    """Return the δ of the releases that one record pays for, by the accountant's composition."""
-    composed = _compose(releases)
-    if not composed.parts:
-        return 0.0
-    if not composed.is_in_range or (composed.mixed and epsilon > LARGEST_MIXED):
-        return 1.0
-    shift = composed.shift
-    found = pld.delta_bound(composed.parts, epsilon) if shift is None else gaussian_delta(shift, epsilon)
-    return min(1.0, found + composed.slack)
+    return max(composed.delta(epsilon) for composed in _composed(events))
 
 
 def as_one_gaussian(events: Events) -> float | None:
@@ -133,18 +130,14 @@ def as_one_gaussian(events: Events) -> float | None:
 
     None if they include a sampled batch, or counts from a shuffler: such a composition is not a Gaussian release.
     """
-    found = [_compose(releases) for releases in _paid_for(events)]
-    shifts = [None if composed.slack else composed.shift for composed in found]
+    shifts = [None if composed.slack else composed.shift for composed in _composed(events)]
     return None if None in shifts else max(shift for shift in shifts if shift is not None)
 
 
 def is_sampled(events: Events) -> bool:
     """Return whether some of the events are about sampled batches."""
-    return any(
-        not isinstance(profile, GaussianProfile)
-        for releases in _paid_for(events)
-        for profile, _ in _compose(releases).parts
-    )
+    parts = (part for composed in _composed(events) for part in composed.parts)
+    return any(not isinstance(profile, GaussianProfile) for profile, _ in parts)
 
 
 def dominating_shift(events: Events, slack: float, releases: int) -> float:
@@ -154,15 +147,13 @@ def dominating_shift(events: Events, slack: float, releases: int) -> float:
     many as ``releases``: each may be priced with any slack, not only with its own. Sampling only hides: with every
     record in every batch the cost would be no lower.
     """
-    return max(_dominating_shift(paid_for, slack, releases) for paid_for in _paid_for(events))
-
-
-def _dominating_shift(events: _Releases, slack: float, releases: int) -> float:
-    """Return the accountant's dominating Gaussian shift for the releases that one record pays for."""
     aside = slack / (2 * max(releases, 1))
-    priced = [(replace(event, slack=aside) if isinstance(event, BinomialRelease) else event, n) for event, n in events]
-    composed = _compose(priced)
-    left = slack - composed.slack * (1 + 2.0**-40)
+    return max(_dominating_shift(composed, slack) for composed in _composed(events, aside))
+
+
+def _dominating_shift(composed: _Composed, slack: float) -> float:
+    """Return the accountant's dominating Gaussian shift for composed releases."""
+    left = composed.left_of(slack)
     if left < 0:
         return math.inf
     if composed.shift is not None:
@@ -171,16 +162,16 @@ def _dominating_shift(events: _Releases, slack: float, releases: int) -> float:
     return min(unsampled, pld.dominating_shift(composed.parts, left) if composed.is_in_range else math.inf)
 
 
-def _paid_for(events: Events) -> list[_Releases]:
-    """Return the releases that a record of each place pays for, which the accountant composes."""
+def _composed(events: Events, aside: float | None = None) -> list[_Composed]:
+    """Return the composition of the releases that a record of each place pays for; see ``_compose``."""
     found = list(events)
-    return [place.pays_for(found) for place in places(event for event, _ in found)]
+    return [_compose(place.pays_for(found), aside) for place in places(event for event, _ in found)]
 
 
-def _compose(events: _Releases) -> _Composed:
+def _compose(events: Iterable[tuple[Release, int]], aside: float | None) -> _Composed:
     """Return, for the accountant, sampled releases with counts, all others as one Gaussian, and the slack.
 
-    The result does not depend on the events' order or grouping.
+    The result does not depend on the events' order or grouping. ``aside`` replaces the slack of counts from a shuffler.
     """
     counts: Counter[Release] = Counter()
     for event, count in events:
@@ -189,7 +180,8 @@ def _compose(events: _Releases) -> _Composed:
                 f"Cannot account for {event!r}: it is not a known privacy event, and guessing its cost could "
                 "understate it."
             )
-        counts[event] += require_count("the count of an event", count, least=0)
+        priced = replace(event, slack=aside) if aside is not None and isinstance(event, BinomialRelease) else event
+        counts[priced] += require_count("the count of an event", count, least=0)
 
     gaussian: list[float] = []
     slacks: list[float] = []
@@ -200,8 +192,6 @@ def _compose(events: _Releases) -> _Composed:
         if count == 0:
             continue
         match event:
-            case GaussianRelease(shift):
-                gaussian.append(math.sqrt(count) * shift)
             case DisjointBatchRelease(partition, part, shift):
                 divided[partition][part].append(math.sqrt(count) * shift)
             case BinomialRelease(reach, trials, _, dimension, slack, partition, part):
@@ -214,7 +204,7 @@ def _compose(events: _Releases) -> _Composed:
                 sampled[FixedSizeProfile(rate, max(shift, SMALLEST_SHIFT))] += count
             case PoissonRelease(rate, shift) if (rate := _rounded_up(rate)) < 1:
                 sampled[PoissonProfile(rate, max(shift, SMALLEST_SHIFT))] += count
-            case FixedSizeRelease(shift=shift) | PoissonRelease(shift=shift):  # every record takes part
+            case GaussianRelease(shift) | FixedSizeRelease(shift=shift) | PoissonRelease(shift=shift):
                 gaussian.append(math.sqrt(count) * shift)
             case _:
                 assert_never(event)

@@ -15,7 +15,7 @@ from ringfence.protocol.plan.plan import task
 def task_event(plan: Plan, terms: SiloTerms, work: Task) -> Event:
     """Return the event of one round's task, about the section that its stage asks."""
     channel, section = work.stage.channel, work.stage.section
-    release = COSTS[type(channel)].event(channel, plan, terms, work)
+    release = COSTS[type(channel)](channel, plan, terms, work)
     return release if section is None else SectionRelease(f"{plan.held_out} held out", section, release)
 
 

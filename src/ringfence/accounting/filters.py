@@ -16,14 +16,14 @@ Where plans ask sections of the records, each place has a filter of its own, and
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import count
 
 from ringfence.accounting import accountant
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.accounting.events import BinomialRelease, Event, Events, RecordPlace, places, seen_by
+from ringfence.accounting.events import BinomialRelease, Event, Events, places, seen_by
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.protocol import Guarantee, Observer
 
@@ -49,15 +49,10 @@ class Commitment:
         """Return the commitment to these events; ``charged`` is given if the plan has ended."""
         return cls(tuple(planned), None if charged is None else tuple(charged), founding)
 
-    def seen_by(self, observer: Observer) -> "Commitment":
-        """Return the commitment as the observer sees it."""
-        charged = None if self.charged is None else tuple(seen_by(observer, self.charged))
-        return replace(self, planned=tuple(seen_by(observer, self.planned)), charged=charged)
-
-    def at(self, place: RecordPlace) -> "Commitment":
-        """Return what the commitment to a plan is to a record of that place."""
-        charged = None if self.charged is None else tuple(place.pays_for(self.charged))
-        return replace(self, planned=tuple(place.pays_for(self.planned)), charged=charged)
+    def mapped(self, change: Callable[[Events], Events]) -> "Commitment":
+        """Return the commitment with both its lists of events changed, as by `seen_by` or `RecordPlace.pays_for`."""
+        charged = None if self.charged is None else change(self.charged)
+        return Commitment.of(change(self.planned), charged, founding=self.founding)
 
     @cached_property
     def is_gaussian(self) -> bool:
@@ -105,8 +100,9 @@ def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> 
 
     ``answered``: some round was charged, so that a further plan may be chosen by its answer.
     """
-    used = max(_used(seen, limit.epsilon, limit.delta, answered) for seen in _seen_by(limit.against, history))
-    remaining = limit.epsilon - used
+    remaining = limit.epsilon - max(
+        _used(seen, limit.epsilon, limit.delta, answered) for seen in _seen_by(limit.against, history)
+    )
     return remaining if remaining > 1e-6 * limit.epsilon else 0.0
 
 
@@ -127,35 +123,33 @@ def odometer(history: Sequence[Commitment], delta: float, observer: Observer = "
     the j-th, j ≥ 2, admits j times the squared shift of the founding plans, at delta/(j(j-1)), and the guarantee is at
     twice ``delta``.
     """
-    readings = [_odometer(seen, delta, observer) for seen in _seen_by(observer, history)]
-    epsilon, delta = (max(values) for values in zip(*((each.epsilon, each.delta) for each in readings), strict=True))
+    readings = [_odometer(seen, delta) for seen in _seen_by(observer, history)]
+    epsilon, delta = (max(values) for values in zip(*readings, strict=True))
     return Guarantee(epsilon=epsilon, delta=delta, against=observer)
 
 
-def _odometer(seen: tuple[Commitment, ...], delta: float, observer: Observer) -> Guarantee:
-    """Return the odometer's guarantee for a record of one place."""
+def _odometer(seen: tuple[Commitment, ...], delta: float) -> tuple[float, float]:
+    """Return the ε and the δ of the odometer for a record of one place."""
     start = accountant.epsilon(_planned(each for each in seen if each.founding), delta)
-    if not any(each.is_later for each in seen):
-        return Guarantee(epsilon=start, delta=delta, against=observer)
-    if start == math.inf:
-        return Guarantee(epsilon=start, delta=delta, against=observer)
+    if start == math.inf or not any(each.is_later for each in seen):
+        return start, delta
     unit = gaussian_shift(max(start, _LEAST), delta) * (1 + 1e-6)  # so that equal plans do not just miss a rung
     rung, needed = 0, 2
     while rung < needed:
         rung, share = needed, delta / (needed * (needed - 1))
         shift = max(_shifts(seen, share))
         if shift == math.inf:
-            return Guarantee(epsilon=shift, delta=delta, against=observer)
+            return shift, delta
         needed = math.ceil((shift / unit) ** 2)
     epsilon = gaussian_epsilon(unit * math.sqrt(rung), share * (1 - RESERVE))
-    return Guarantee(epsilon=_unless_mixed(seen, epsilon), delta=min(2 * delta, 0.5), against=observer)
+    return _unless_mixed(seen, epsilon), min(2 * delta, 0.5)
 
 
 def _seen_by(observer: Observer, history: Sequence[Commitment]) -> list[tuple[Commitment, ...]]:
     """Return a filter's commitments, as the observer sees them, to a record of each place."""
-    seen = [each.seen_by(observer) for each in history]
+    seen = [each.mapped(partial(seen_by, observer)) for each in history]
     found = places(event for each in seen for event, _ in (*each.planned, *(each.charged or ())))
-    return [tuple(each.at(place) for each in seen) for place in found]
+    return [tuple(each.mapped(place.pays_for) for each in seen) for place in found]
 
 
 def _planned(plans: Iterable[Commitment]) -> list[tuple[Event, int]]:

@@ -9,8 +9,8 @@ Here φ and Φ are the standard normal density and distribution, and m(t) = Φ(-
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.special import erfcx, ndtr
@@ -63,34 +63,33 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     return high
 
 
-class Profile(Protocol):
-    """A mechanism's dominating pair (P, Q), seen through the tails of its loss at thresholds e ≥ 0."""
+class Profile(ABC):
+    """A mechanism's dominating pair (P, Q), seen through the tails of its loss at thresholds e ≥ 0.
 
-    @property
-    def shift(self) -> float:
-        """How far replacing one record moves a release with this profile, in standard deviations of the noise."""
-
-    @property
-    def furthest(self) -> float:
-        """The mean of P's component that lies furthest from 0, in a profile."""
-
-    def loss(self, x: FloatArray) -> FloatArray:
-        """Return the loss at every outcome in ``x``, measured in standard deviations of the noise; it rises in x."""
-
-    def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return P(loss > e) and e^e Q(loss > e), the two terms of δ(e), for every e in ``losses``."""
-
-
-@dataclass(frozen=True)
-class GaussianProfile:
-    """P = N(s,1), Q = N(0,1): loss = sx - s²/2 exceeds e where x > e/s + s/2."""
+    ``shift`` is how far replacing one record moves a release, in standard deviations of the noise.
+    """
 
     shift: float
 
     @property
     def furthest(self) -> float:
-        """The mean of a Gaussian profile; see ``Profile``."""
+        """The mean of P's component that lies furthest from 0, in a profile."""
         return self.shift
+
+    @abstractmethod
+    def loss(self, x: FloatArray) -> FloatArray:
+        """Return the loss at every outcome in ``x``, measured in standard deviations of the noise; it rises in x."""
+
+    @abstractmethod
+    def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return P(loss > e) and e^e Q(loss > e), the two terms of δ(e), for every e in ``losses``."""
+
+
+@dataclass(frozen=True)
+class GaussianProfile(Profile):
+    """P = N(s,1), Q = N(0,1): loss = sx - s²/2 exceeds e where x > e/s + s/2."""
+
+    shift: float
 
     def loss(self, x: FloatArray) -> FloatArray:
         """Return the privacy loss of a Gaussian profile; see ``Profile``."""
@@ -103,7 +102,7 @@ class GaussianProfile:
 
 
 @dataclass(frozen=True)
-class FixedSizeProfile:
+class FixedSizeProfile(Profile):
     """K distinct of n records, q = K/n = ``rate``: P = (1-q)N(0,1) + qN(s,1), Q = N(0,1) for ε' ≥ 0.
 
     With e^ε' = 1 + q(e^ε - 1) the profile is δ(ε') = q δ_Gauss(ε), and losses correspond in the same way (Lemma S3).
@@ -111,11 +110,6 @@ class FixedSizeProfile:
 
     rate: float
     shift: float
-
-    @property
-    def furthest(self) -> float:
-        """The furthest mean of a fixed-size sampling profile; see ``Profile``."""
-        return self.shift
 
     def loss(self, x: FloatArray) -> FloatArray:
         """Return the privacy loss of a fixed-size sampling profile; see ``Profile``."""
@@ -136,7 +130,7 @@ class FixedSizeProfile:
 
 
 @dataclass(frozen=True)
-class PoissonProfile:
+class PoissonProfile(Profile):
     """Each record with probability q = ``rate``, fixed divisor: P = (1-q)N(0,1) + qN(h,1), Q = (1-q)N(0,1) + qN(-h,1).
 
     h = ``shift``/2: the worst case is two records that pull in opposite directions (Lemma S2).

@@ -22,7 +22,6 @@ from ringfence.protocol import (
     pack,
 )
 from ringfence.protocol.losses import LOSSES as NAMED_LOSSES
-from ringfence.protocol.queries.feature_means import TargetWindow
 from ringfence.protocol.schema.columns.base import Reading
 from ringfence.silo.queries import COMPUTATIONS, compute
 from ringfence.silo.records.records import Records
@@ -72,7 +71,7 @@ def weights(plan: Plan, random: np.random.Generator) -> FloatArray:
 
 def window(plan: Plan, random: np.random.Generator) -> FloatArray:
     lower = random.normal()
-    return TargetWindow(lower, lower + np.exp(random.normal(scale=2.0))).packed()
+    return np.array([lower, lower + np.exp(random.normal(scale=2.0))])
 
 
 def nothing(plan: Plan, random: np.random.Generator) -> FloatArray:

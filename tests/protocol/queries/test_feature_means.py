@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ringfence.protocol import FeatureMeans, Plan
-from ringfence.protocol.queries.feature_means import TargetWindow
 from ringfence.silo.queries import compute
 from tests.protocol.plan_document import plan_of
 from tests.protocol.queries.neighbours import Record, Setting, draw_setting, fifty_records
@@ -20,13 +19,13 @@ BOUND = math.sqrt(4.5)
 
 def setting_of(plan: Plan, random: np.random.Generator, records: int) -> Setting:
     lower = random.normal()
-    window = TargetWindow(lower, lower + np.exp(random.normal(scale=2.0)))
-    return draw_setting(plan, QUERY, random, records=records)._replace(argument=window.packed())
+    window = np.array([lower, lower + np.exp(random.normal(scale=2.0))])
+    return draw_setting(plan, QUERY, random, records=records)._replace(argument=window)
 
 
 @every_target
 def test_two_opposite_records_move_them_as_far_as_that(plan: Plan) -> None:
-    setting = setting_of(plan, np.random.default_rng(3), 5)._replace(argument=TargetWindow(-1.0, 1.0).packed())
+    setting = setting_of(plan, np.random.default_rng(3), 5)._replace(argument=np.array([-1.0, 1.0]))
     one = np.eye(plan.data.width)[0] * plan.data.feature_norm
     low, high = (0.0, 1.0) if plan.loss.target_kind == "class" else (-1.0, 1.0)
     moved = 5 * setting.moves(Record(one, low), Record(-one, high))
@@ -43,7 +42,7 @@ def test_a_mean_and_a_squared_length_together_move_no_further_than_the_mean() ->
 @every_target
 def test_they_are_the_means_and_shares_that_they_are_said_to_be(plan: Plan) -> None:
     width, records = plan.data.width, fifty_records(plan, np.random.default_rng(5))
-    answer = compute(QUERY, plan, TargetWindow(-0.5, 0.75).packed(), records, np.ones(50), 50)
+    answer = compute(QUERY, plan, np.array([-0.5, 0.75]), records, np.ones(50), 50)
     means, square, shares = np.split(answer, [width, width + 1])
     cut = records.features / np.maximum(plan.data.feature_norm, np.linalg.norm(records.features, axis=1))[:, None]
     assert np.allclose(means, cut.mean(axis=0), atol=1e-8)
@@ -56,16 +55,11 @@ def test_they_are_the_means_and_shares_that_they_are_said_to_be(plan: Plan) -> N
 
 def test_a_request_is_refused_that_nobody_can_compute_with() -> None:
     plan = PLANS["squared"]
-    assert QUERY.accepts(plan, TargetWindow(-1.0, 1.0).packed())
-    assert len(TargetWindow(-1.0, 1.0).packed()) == QUERY.argument_length(plan)
-    for bad in (
-        TargetWindow(1.0, -1.0),
-        TargetWindow(0.0, math.nan),
-        TargetWindow(0.0, math.inf),
-        TargetWindow(2.0**101, 2.0**102),
-    ):
+    assert QUERY.argument_length(plan) == 2
+    assert QUERY.accepts(plan, np.array([-1.0, 1.0]))
+    for bad in ([1.0, -1.0], [0.0, math.nan], [0.0, math.inf], [2.0**101, 2.0**102]):
         with np.errstate(invalid="ignore"):
-            assert not QUERY.accepts(plan, bad.packed())
+            assert not QUERY.accepts(plan, np.array(bad))
 
 
 def test_an_operator_reads_what_leaves_and_what_for() -> None:

@@ -30,7 +30,6 @@ from ringfence.protocol import (
     pack,
 )
 from ringfence.protocol.plan.plan import task
-from ringfence.protocol.queries.feature_means import TargetWindow
 from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
 from ringfence.protocol.queries.second_moments import MomentsArgument
 from ringfence.silo.channels import SENDERS
@@ -66,7 +65,7 @@ ROWS = st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS), min_size=1, max_size=7)
 def argument(query: Query, weights: FloatArray) -> FloatArray:
     of_query = {
         "second-moments": MomentsArgument(weights, 0.5, 1.0, np.eye(3)).packed(),
-        "feature-means": TargetWindow(-0.4, 0.9).packed(),
+        "feature-means": np.array([-0.4, 0.9]),
         "feature-moments": FeatureMomentsArgument(AXES, -0.4, 0.9).packed(),
         "preconditioned-gradient": np.concatenate([weights, AXES.reshape(-1)]),
     }

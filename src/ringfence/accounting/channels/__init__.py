@@ -1,17 +1,11 @@
 """The privacy cost of answers, one file for each channel of `protocol.channels`, of the same name."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.accounting.events import Release
-from ringfence.protocol import BaseChannel, OwnNoise, Plan, ShufflerChannel, SiloTerms, Task
+from ringfence.protocol import BaseChannel, OwnNoise, ShufflerChannel
 
-
-class ChannelCost(Protocol):
-    """The function of a channel's file."""
-
-    def event(self, channel: Any, plan: Plan, terms: SiloTerms, work: Task) -> Release:
-        """Return what one answer costs the silo, against every observer; AccountingError if that is not proved."""
-
-
-COSTS: dict[type[BaseChannel], ChannelCost] = {OwnNoise: own_noise, ShufflerChannel: shuffler}
+COSTS: dict[type[BaseChannel], Callable[..., Release]] = {OwnNoise: own_noise.event, ShufflerChannel: shuffler.event}
+"""The function of a channel, a plan, a silo's terms and a task that returns the cost of one answer against every
+observer; AccountingError if it is not proved."""

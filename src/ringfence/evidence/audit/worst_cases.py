@@ -13,7 +13,6 @@ from ringfence.evidence.audit.adversary import Observation, read_difference
 from ringfence.protocol import Evaluation, FloatArray, Plan, Query, Schema, Statistics, SurvivalCurve, parse_schema
 from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import task
-from ringfence.protocol.queries.feature_means import TargetWindow
 from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
 from ringfence.protocol.queries.second_moments import MomentsArgument
 from ringfence.protocol.schema.encoding import features_of, read_cells, target_of
@@ -95,7 +94,7 @@ def feature_moments_argument(plan: Plan, stage: int) -> FloatArray:
 def feature_means_argument(plan: Plan, stage: int) -> FloatArray:
     """Ask over the whole range of the target."""
     del plan, stage
-    return TargetWindow(-1.0, 1.0).packed()
+    return np.array([-1.0, 1.0])
 
 
 def preconditioned_argument(plan: Plan, stage: int) -> FloatArray:

@@ -29,15 +29,19 @@ class OwnNoise(BaseChannel):
         rule = stage.sampling
         if self.correlation and rule.times(stage.most_answers) > 1:
             raise ValueError("correlated noise needs one-pass sampling, where a record takes part in one round only")
-        largest = stage.query.largest(plan) * self._spread(stage.most_answers)
+        # Correlated noise is added to a sum that is up to Σ c_k ≤ 1 + R^θ/θ times as large as one mean.
+        spread = 1.0 + stage.most_answers**self.correlation / self.correlation if self.correlation else 1.0
+        largest = stage.query.largest(plan) * spread
         for terms in plan.silos:
             own = terms.stages[number]
             share = rule.most(records=plan.records_in(stage, terms), batch=own.batch) / own.batch
-            _check_grid(terms.name, own.sigma, largest * share)
-
-    def _spread(self, rounds: int) -> float:
-        """How much larger than one mean the sum may get that correlated noise is added to: Σ c_k ≤ 1 + R^θ/θ."""
-        return 1.0 + rounds**self.correlation / self.correlation if self.correlation else 1.0
+            # Released numbers are multiples of about sigma·2⁻³⁰ and must be exact in 53 bits (silo.channels.own_noise).
+            if own.sigma < largest * share * 2.0**-20:
+                raise ValueError(
+                    f"the noise of silo '{terms.name}' is less than a millionth of the clip, which protects nobody "
+                    "and cannot be added exactly"
+                )
+            require_computable(terms.name, own.sigma)
 
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
         """Return 8 bytes for each number of an answer with the silo's own noise."""
@@ -90,14 +94,3 @@ class OwnNoise(BaseChannel):
             f"Other silos in the plan: {plan.others(terms.name)}. The guarantee holds even if all of them collude with "
             "the server.",
         ]
-
-
-def _check_grid(silo: str, sigma: float, largest: float) -> None:
-    """Refuse own noise that is too small, beside the largest number of the answer, to be added exactly."""
-    # Released numbers are multiples of about sigma·2⁻³⁰ and must be exact in 53 bits (see silo.channels.own_noise).
-    if sigma < largest * 2.0**-20:
-        raise ValueError(
-            f"the noise of silo '{silo}' is less than a millionth of the clip, which protects nobody "
-            "and cannot be added exactly"
-        )
-    require_computable(silo, sigma)

@@ -106,11 +106,8 @@ class BaseQuery(Public):
         return max(self.length(facts), facts.data.width)
 
     def breadth(self, facts: Facts) -> int:
-        """Return about how many numbers a record takes while it is processed.
-
-        By default: the larger of the answer's length and the number of features.
-        """
-        return max(self.length(facts), facts.data.width)
+        """Return about how many numbers a record takes while it is processed. By default: its terms."""
+        return self.terms_summed(facts)
 
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return the seconds and the memory that the answer takes. By default: a few passes over every record."""

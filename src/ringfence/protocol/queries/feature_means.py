@@ -1,27 +1,13 @@
 """The feature means: means of the features and of their squared norm, and a histogram of the target."""
 
 import math
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
-import numpy as np
-
-from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan.effort import NUMBER, PASS, Effort, at_once
 from ringfence.protocol.queries.base import Facts
 from ringfence.protocol.queries.feature_moments import WEIGHT, FeatureSurvey
 
 DIAMETER = math.sqrt(4.0 + 2.0 * WEIGHT**2)
-
-
-class TargetWindow(NamedTuple):
-    """The range of the target's histogram."""
-
-    lower: float
-    upper: float
-
-    def packed(self) -> FloatArray:
-        """Return both ends of the target's window, as the argument of a feature-means query."""
-        return np.array([self.lower, self.upper])
 
 
 class FeatureMeans(FeatureSurvey):
@@ -39,7 +25,7 @@ class FeatureMeans(FeatureSurvey):
     name: Literal["feature-means"] = "feature-means"
 
     def argument_length(self, facts: Facts) -> int:
-        """Return 2: feature means need the target's window alone."""
+        """Return 2: the argument of feature means is the lower and the upper end of the target's window."""
         return 2
 
     def length(self, facts: Facts) -> int:
@@ -57,10 +43,6 @@ class FeatureMeans(FeatureSurvey):
     def terms_summed(self, facts: Facts) -> int:
         """Return two terms for each feature, for feature means, and the target's bins."""
         return 2 * facts.data.width + self.bins(facts)
-
-    def breadth(self, facts: Facts) -> int:
-        """Return as many numbers for each record as feature means sum."""
-        return self.terms_summed(facts)
 
     def effort(self, facts: Facts, records: int) -> Effort:
         """Count two passes over the terms of feature means."""

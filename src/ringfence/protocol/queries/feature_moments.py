@@ -97,10 +97,6 @@ class FeatureMoments(FeatureSurvey):
         """Return 4, for feature moments: a quotient and a product with √2, for each neighbour."""
         return 4
 
-    def terms_summed(self, facts: Facts) -> int:
-        """Return the length of the answer: feature moments sum each number of it."""
-        return self.length(facts)
-
     def breadth(self, facts: Facts) -> int:
         """Return the features and the target's bins, which feature moments process for each record."""
         return facts.data.width + self.bins(facts)

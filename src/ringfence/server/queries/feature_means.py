@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from ringfence.protocol import FeatureMeans, FloatArray
-from ringfence.protocol.queries.feature_means import TargetWindow
 from ringfence.server.algorithms.survey import TargetSurvey, survey_noise_edge
 from ringfence.server.algorithms.whitening import main_direction
 from ringfence.server.queries import findings
@@ -24,7 +23,7 @@ class MeansSurvey(Findings):
 def argument(query: FeatureMeans, server: ServerState, step: int) -> FloatArray:
     """Return the target's window."""
     target = _target_survey(query, server)
-    return TargetWindow(target.lower, target.upper).packed()
+    return np.array([target.lower, target.upper])
 
 
 def receive(query: FeatureMeans, server: ServerState, answers: RoundAnswers) -> ServerState:
