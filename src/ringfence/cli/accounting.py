@@ -1,7 +1,7 @@
 """`ringfence account`, `ringfence plan` and `ringfence bounds`: numbers only, no record is read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,22 +84,18 @@ def account(options: AccountOptions) -> Output:
     )
 
 
-@dataclass(frozen=True)
-class PlanOptions:
-    """A request for a plan, and the sizes of its silos."""
-
-    schema: Path = offered(REQUIRED, *SCHEMA)
-    target: Sequence[str] = offered(REQUIRED, *TARGET)
+def plan(
+    *,
+    schema: Path = offered(REQUIRED, *SCHEMA),
+    target: Sequence[str] = offered(REQUIRED, *TARGET),
     sizes: Mapping[str, int] = offered_sizes(
         REQUIRED,
         "A silo and its number of records (or persons, if the schema names a person column). Once per silo.",
         "Basic",
-    )
-    request: PlanRequest = field(default=REQUIRED)
-    out: Path | None = offered(None, "Write the plan here (JSON).", "Output")
-
-
-def plan(options: PlanOptions) -> Output:
+    ),
+    request: PlanRequest,
+    out: Path | None = offered(None, "Write the plan here (JSON).", "Output"),
+) -> Output:
     """Choose algorithm, rounds and noise for given silos and budgets.
 
     The choice rests on public numbers alone: sizes, budgets, schema and loss. No record is read.
@@ -113,11 +109,11 @@ def plan(options: PlanOptions) -> Output:
     from ringfence.planning.propose import propose_for
     from ringfence.protocol import claimed_against, load_schema
 
-    require_folder(options.out)
-    proposal = propose_for(options.request, load_schema(options.schema, options.target), options.sizes)
+    require_folder(out)
+    proposal = propose_for(request, load_schema(schema, target), sizes)
     made = proposal.plan
-    if options.out is not None:
-        options.out.write_bytes(made.content)
+    if out is not None:
+        out.write_bytes(made.content)
     first = made.training_numbers[0]
     silos = Table(
         ["silo", f"{made.unit}s", "batch", "sigma", "epsilon", "delta", "weight"],

@@ -1,42 +1,36 @@
 """`ringfence audit`: attack a mechanism through the real gate, and compare with what is claimed."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.cli.output import Output, Table, progress, require_folder
 from ringfence.planning.options import offered
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """What to attack, how often, and where the report goes."""
-
-    epsilon: float = offered(3.0, "Epsilon claimed for a whole run.", "Basic")
-    delta: float = offered(1e-5, "Delta of the claim.", "Basic")
-    records: int = offered(64, "Records (or persons) of the silo. Up to 64 are canaries.", "Basic")
-    rounds: int | None = offered(None, "Rounds per run. Default: 2 per plan.", "Basic")
+def audit(
+    epsilon: float = offered(3.0, "Epsilon claimed for a whole run.", "Basic"),
+    delta: float = offered(1e-5, "Delta of the claim.", "Basic"),
+    records: int = offered(64, "Records (or persons) of the silo. Up to 64 are canaries.", "Basic"),
+    rounds: int | None = offered(None, "Rounds per run. Default: 2 per plan.", "Basic"),
     runs: int | None = offered(
         None, "Number of runs. Default: 1200; more with few canaries, fewer with a shuffler.", "Basic"
-    )
+    ),
     mechanism: str = offered(
         "full",
         "full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, curvature, "
         "evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, feature-means, "
         "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows or person-sum.",
         "Algorithm",
-    )
+    ),
     sabotage: str = offered(
         "none",
         "Break the silo on purpose, to see that the audit notices: none, half-noise, root-half-noise, skip-clip, "
         "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer, keep-order, ignore-persons "
         "or forget-tries.",
         "Algorithm",
-    )
-    report: Path = offered(Path("ringfence-audit.html"), "Write the report here (HTML).", "Output", metavar="FILE")
-    no_report: bool = offered(False, "Write no report.", "Output")
-
-
-def audit(options: AuditOptions) -> Output:
+    ),
+    report: Path = offered(Path("ringfence-audit.html"), "Write the report here (HTML).", "Output", metavar="FILE"),
+    no_report: bool = offered(False, "Write no report.", "Output"),
+) -> Output:
     """Attack a silo's gate, and compare epsilon with the claim.
 
     A hostile server plays against the real gate, ledger, accountant and noise with synthetic records. The result is a
@@ -51,27 +45,27 @@ def audit(options: AuditOptions) -> Output:
     from ringfence.evidence.audit.game import default_rounds
     from ringfence.evidence.audit.plans import AuditQuery
 
-    report = None if options.no_report else options.report
-    require_folder(report)
-    rounds = default_rounds(options.mechanism) if options.rounds is None else options.rounds
+    page = None if no_report else report
+    require_folder(page)
+    asked = default_rounds(mechanism) if rounds is None else rounds
     with progress() as bar:
         task = bar.add_task("runs")
         found = play(
-            options.mechanism,
-            AuditQuery(options.epsilon, options.delta, options.records, rounds),
-            runs=options.runs,
-            sabotage=options.sabotage,
+            mechanism,
+            AuditQuery(epsilon, delta, records, asked),
+            runs=runs,
+            sabotage=sabotage,
             watch=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    if report is not None:
+    if page is not None:
         from ringfence.evidence.report.audit_report import audit_report
 
-        audit_report(found.data(), found.text()).write(report)
+        audit_report(found.data(), found.text()).write(page)
     return Output(
         found.data(),
         Table(["quantity", "value"], found.rows()),
         "",
         *found.text(),
-        *([] if report is None else [f"report {report}"]),
+        *([] if page is None else [f"report {page}"]),
         failed=found.refuted,
     )

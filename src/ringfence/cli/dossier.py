@@ -1,31 +1,26 @@
 """`ringfence dossier`: one signed document for those who decide, and checking it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from ringfence.cli.help import App
-from ringfence.cli.options import argument, option
 from ringfence.cli.output import Output, require_folder
 from ringfence.planning.options import REQUIRED, offered, parse_public_keys
 
 app = App(help="Write or check a signed dossier for those who decide.")
 
 
-@dataclass(frozen=True)
-class DossierOptions:
-    """What a dossier is made of, and who signs it."""
-
+@app.command()
+def write(
     key: Path = offered(
         REQUIRED, "The private key to sign with, from `ringfence dossier key`.", "Basic", metavar="FILE"
-    )
+    ),
     out: Path = offered(
         Path("dossier.html"), "Write the dossier here (HTML), with PDF and signature beside it.", "Output"
-    )
-    plan: Path | None = offered(None, "The plan. Default: the model's own.", "Basic", metavar="FILE")
-    model: Path | None = offered(None, "The trained model, with its evaluation.", "Basic", metavar="FILE")
-    certificate: Sequence[Path] = offered((), "A silo's certificate. Once per silo.", "Basic", metavar="FILE")
+    ),
+    plan: Path | None = offered(None, "The plan. Default: the model's own.", "Basic", metavar="FILE"),
+    model: Path | None = offered(None, "The trained model, with its evaluation.", "Basic", metavar="FILE"),
+    certificate: Sequence[Path] = offered((), "A silo's certificate. Once per silo.", "Basic", metavar="FILE"),
     silo_key: Mapping[str, str] = offered(
         {},
         "A silo's public key, which the silo told you through another channel.",
@@ -33,21 +28,18 @@ class DossierOptions:
         metavar="NAME=KEY",
         reads=list[str],
         parser=parse_public_keys,
-    )
+    ),
     audit: Path | None = offered(
         None, "An audit: the output of `ringfence audit --json`.", "Evaluation", metavar="FILE"
-    )
+    ),
     evaluation: Path | None = offered(
         None,
         "A later evaluation: a run's report.json, or the output of `ringfence evaluate --json`.",
         "Evaluation",
         metavar="FILE",
-    )
-    no_pdf: bool = offered(False, "Write no PDF.", "Output")
-
-
-@app.command()
-def write(options: DossierOptions) -> Output:
+    ),
+    no_pdf: bool = offered(False, "Write no PDF.", "Output"),
+) -> Output:
     """Write and sign a dossier: releases, guarantees, approvals, tests.
 
     Certificates are verified first and compared with plan and model. Contradictions are refused, and the dossier names
@@ -59,22 +51,19 @@ def write(options: DossierOptions) -> Output:
     from ringfence.evidence.dossier.evidence import Inputs
     from ringfence.evidence.dossier.writing import write_dossier
 
-    require_folder(options.out)
-    inputs = Inputs(
-        options.plan, options.model, options.certificate, options.audit, options.evaluation, options.silo_key
-    )
-    written = write_dossier(inputs, options.key, options.out, with_pdf=not options.no_pdf)
+    require_folder(out)
+    inputs = Inputs(plan, model, certificate, audit, evaluation, silo_key)
+    written = write_dossier(inputs, key, out, with_pdf=not no_pdf)
     return Output(written.data(), written.text())
 
 
 @app.command()
 def verify(
-    files: Annotated[list[Path], argument("The dossier, as HTML or PDF, or both.", metavar="FILE...")],
-    signature: Annotated[
-        Path | None,
-        option("The signature. Default: the .signature.json file beside the dossier.", metavar="FILE"),
-    ] = None,
-    key: Annotated[str | None, option("The signer's public key, which they told you through another channel.")] = None,
+    files: list[Path] = offered(REQUIRED, "The dossier, as HTML or PDF, or both.", argument=True, metavar="FILE..."),
+    signature: Path | None = offered(
+        None, "The signature. Default: the .signature.json file beside the dossier.", metavar="FILE"
+    ),
+    key: str | None = offered(None, "The signer's public key, which they told you through another channel."),
 ) -> Output:
     """Check that a dossier is unchanged since it was signed.
 
@@ -99,7 +88,7 @@ def verify(
 
 
 @app.command("key")
-def new_key(out: Annotated[Path, option("Write the private key to this new file.")]) -> Output:
+def new_key(out: Path = offered(REQUIRED, "Write the private key to this new file.")) -> Output:
     """Make a key for signing dossiers, and show its public key.
 
     Examples:

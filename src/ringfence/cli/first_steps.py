@@ -6,13 +6,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
-from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.options import AsJson, option
 from ringfence.cli.output import Output, Table, progress, say, show_output
 from ringfence.errors import require_extra
+from ringfence.planning.options import offered
 
 
 def example(
-    folder: Annotated[Path, argument("Where to write: a new folder, or one without these files.")] = Path(),
+    folder: Path = offered(Path(), "Where to write: a new folder, or one without these files.", argument=True),
 ) -> Output:
     """Write invented records of three hospitals, and their schema.
 
@@ -88,10 +89,9 @@ def tour(rounds: Annotated[int, option("Number of rounds.", min=1)] = 12) -> Non
 
 
 def doctor(
-    folders: Annotated[
-        list[Path] | None,
-        argument("Folders to check: of a silo or a shuffler, or a startup kit.", metavar="[FOLDER]..."),
-    ] = None,
+    folders: list[Path] | None = offered(
+        None, "Folders to check: of a silo or a shuffler, or a startup kit.", argument=True, metavar="[FOLDER]..."
+    ),
 ) -> Output:
     """Check this machine and your folders, and say what to fix.
 

@@ -8,6 +8,7 @@ from ringfence.cli.help import App
 from ringfence.cli.options import argument, option
 from ringfence.cli.output import say, warn
 from ringfence.errors import require_extra
+from ringfence.planning.options import REQUIRED, offered
 
 Response = Annotated[Path, argument("The organiser's response, as written by `ringfence federation sign`.")]
 # Not required to be readable: a courier of another user may reach the door in it, and list nothing.
@@ -18,8 +19,10 @@ ServerFolder = Annotated[Path, argument("Folder of the kits of the server and th
 
 @silo.app.command()
 def request(
-    kit: Annotated[Path, argument("The silo's startup kit: a new folder. An existing kit keeps its key.")],
-    name: Annotated[str, option("The silo's name in plans.")],
+    kit: Path = offered(
+        REQUIRED, "The silo's startup kit: a new folder. An existing kit keeps its key.", argument=True
+    ),
+    name: str = offered(REQUIRED, "The silo's name in plans."),
 ) -> None:
     """Make the silo's key for the engine, and a certificate request.
 
@@ -42,18 +45,12 @@ def request(
 def join(
     folder: CourierFolder,
     kit: Kit,
-    response: Annotated[
-        Path | None,
-        argument("The organiser's response. Default: the kit keeps its certificate."),
-    ] = None,
-    same_user: Annotated[
-        bool,
-        option(
-            "Let the courier run as a user who can read the silo's data. The ledger and all certificates say so.",
-            None,
-            "--same-user",
-        ),
-    ] = False,
+    response: Path | None = offered(
+        None, "The organiser's response. Default: the kit keeps its certificate.", argument=True
+    ),
+    same_user: bool = offered(
+        False, "Let the courier run as a user who can read the silo's data. The ledger and all certificates say so."
+    ),
 ) -> None:
     """Bind a startup kit to the silo, and let only our courier run.
 
@@ -98,8 +95,8 @@ def courier(folder: CourierFolder, kit: Kit) -> None:
 @server.app.command("request")
 def request_server(
     folder: ServerFolder,
-    host: Annotated[str, option("The host name at which silos reach this machine.")],
-    admin: Annotated[str, option("The administrator, who submits jobs.", metavar="NAME")] = "admin",
+    host: str = offered(REQUIRED, "The host name at which silos reach this machine."),
+    admin: str = offered("admin", "The administrator, who submits jobs.", metavar="NAME"),
 ) -> None:
     """Make the engine server's keys, and a certificate request.
 
@@ -133,7 +130,7 @@ def join_server(folder: ServerFolder, response: Response) -> None:
 
 
 @server.app.command()
-def start(kit: Annotated[Path, argument("The engine server's startup kit.")]) -> None:
+def start(kit: Path = offered(REQUIRED, "The engine server's startup kit.", argument=True)) -> None:
     """Run the engine's server from its kit, until stopped.
 
     Examples:
@@ -155,14 +152,11 @@ app = App(help="Found a federation and admit its members.")
 
 @app.command()
 def init(
-    folder: Annotated[Path, argument("New folder for the authority and its private key.")],
-    server: Annotated[str, option("Where the silos reach the engine's server.", metavar="HOST[:PORT]")],
-    silo: Annotated[list[str], option("A silo's name in plans. Once per silo.", metavar="NAME")],
-    admin: Annotated[str, option("The administrator, who submits jobs.", metavar="NAME")] = "admin",
-    here: Annotated[
-        bool,
-        option("The engine's server runs on this machine: also make its kits, in the folder.", None, "--here"),
-    ] = False,
+    folder: Path = offered(REQUIRED, "New folder for the authority and its private key.", argument=True),
+    server: str = offered(REQUIRED, "Where the silos reach the engine's server.", metavar="HOST[:PORT]"),
+    silo: list[str] = offered(REQUIRED, "A silo's name in plans. Once per silo.", metavar="NAME"),
+    admin: str = offered("admin", "The administrator, who submits jobs.", metavar="NAME"),
+    here: bool = offered(False, "The engine's server runs on this machine: also make its kits, in the folder."),
 ) -> None:
     """Found a federation: its authority and the list of its members.
 
@@ -194,17 +188,14 @@ def init(
 
 @app.command()
 def sign(
-    folder: Annotated[Path, argument("The federation's folder, made by `ringfence federation init`.")],
-    requests: Annotated[list[Path], argument("Certificate requests that you received.", metavar="REQUEST...")],
+    folder: Path = offered(REQUIRED, "The federation's folder, made by `ringfence federation init`.", argument=True),
+    requests: list[Path] = offered(
+        REQUIRED, "Certificate requests that you received.", argument=True, metavar="REQUEST..."
+    ),
     days: Annotated[int, option("How long the certificates are valid.", min=1, max=3000)] = 360,
-    new_key: Annotated[
-        bool,
-        option(
-            "Accept a new key from a party that was admitted before, once its owner has confirmed it.",
-            None,
-            "--new-key",
-        ),
-    ] = False,
+    new_key: bool = offered(
+        False, "Accept a new key from a party that was admitted before, once its owner has confirmed it."
+    ),
 ) -> None:
     """Sign certificate requests of members.
 

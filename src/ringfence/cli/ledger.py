@@ -3,18 +3,18 @@
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from ringfence.cli.options import Note, argument, option
+from ringfence.cli.options import Note
 from ringfence.cli.output import Output, Table
+from ringfence.planning.options import REQUIRED, offered
 
 
 def ledger(
-    file: Annotated[Path, argument("A silo's ledger file.")],
-    end: Annotated[
-        str | None,
-        option("End this plan first (its file or digest), to return what a killed run left reserved.", metavar="PLAN"),
-    ] = None,
+    file: Path = offered(REQUIRED, "A silo's ledger file.", argument=True),
+    end: str | None = offered(
+        None, "End this plan first (its file or digest), to return what a killed run left reserved.", metavar="PLAN"
+    ),
     note: Note = "",
 ) -> Output:
     """Show what a ledger records: releases, costs, what is left.
@@ -90,21 +90,17 @@ def describe_summary(summary: dict[str, Any], file: Path, *, ending: str) -> Ite
 
 
 def verify(
-    files: Annotated[
-        list[Path],
-        argument(
-            "Certificates of one silo, as written by `ringfence silo certificate`. With several, also check that "
-            "none omits what another shows.",
-            metavar="CERTIFICATE...",
-        ),
-    ],
-    key: Annotated[
-        str | None, option("The silo's public key, which the silo told you through another channel.")
-    ] = None,
-    transcript: Annotated[
-        Path | None,
-        option("A run's folder. Also check that the ledger has every head that the silo signed for it."),
-    ] = None,
+    files: list[Path] = offered(
+        REQUIRED,
+        "Certificates of one silo, as written by `ringfence silo certificate`. With several, also check that "
+        "none omits what another shows.",
+        argument=True,
+        metavar="CERTIFICATE...",
+    ),
+    key: str | None = offered(None, "The silo's public key, which the silo told you through another channel."),
+    transcript: Path | None = offered(
+        None, "A run's folder. Also check that the ledger has every head that the silo signed for it."
+    ),
 ) -> Output:
     """Check a silo's certificate.
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from ringfence.cli.help import App
-from ringfence.cli.options import ModelFile, argument, option
+from ringfence.cli.options import ModelFile
 from ringfence.cli.output import Output, Table, require_folder, say, warn
 from ringfence.errors import OutputError, visible
 from ringfence.federation.requests import DELTA, FILES, AskRequest
@@ -18,11 +17,10 @@ app = App(help="Inspect, summarise or export a trained model.")
 @app.command()
 def export(
     model: ModelFile,
-    to: Annotated[
-        str,
-        option("csv (a line per feature, and the intercept), json (one object), or onnx (a graph that predicts)."),
-    ] = "csv",
-    out: Annotated[Path | None, option("Write the coefficients here instead of printing them.")] = None,
+    to: str = offered(
+        "csv", "csv (a line per feature, and the intercept), json (one object), or onnx (a graph that predicts)."
+    ),
+    out: Path | None = offered(None, "Write the coefficients here instead of printing them."),
 ) -> None:
     """Export coefficients in the table's own units, or an ONNX graph.
 
@@ -70,7 +68,7 @@ def show(model: ModelFile) -> Output:
 @app.command()
 def card(
     model: ModelFile,
-    out: Annotated[Path | None, option("Write the card here instead of printing it.")] = None,
+    out: Path | None = offered(None, "Write the card here instead of printing it."),
 ) -> None:
     """Write a model card in Markdown.
 
@@ -93,9 +91,7 @@ def card(
 @app.command()
 def statement(
     model: ModelFile,
-    certificate: Annotated[
-        list[Path], option("A silo's certificate to check the statement against.", metavar="FILE")
-    ] = [],  # noqa: B006
+    certificate: list[Path] = offered((), "A silo's certificate to check the statement against.", metavar="FILE"),
 ) -> None:
     """Show each silo's guarantee for this model, and verify it.
 
@@ -160,29 +156,24 @@ def summary(options: SummaryOptions) -> Output:
 
 
 def predict(
-    model: Annotated[Path, argument("A model from `ringfence train --out` or `ringfence silo personalise`.")],
-    file: Annotated[Path, argument("A table with the schema's feature columns.")],
-    id: Annotated[
-        str | None,
-        option("Copy this column of the table, before the predictions.", metavar="COLUMN"),
-    ] = None,
-    probabilities: Annotated[bool, option("Add the probability of every class.", None, "--probabilities")] = False,
-    interval: Annotated[
-        float | None,
-        option(
-            "Add an interval, computed from the model's private RMSE, that covers this share of targets if errors "
-            "are Gaussian.",
-            metavar="COVERAGE",
-        ),
-    ] = None,
-    upper: Annotated[
-        Path | None,
-        option("A model of a higher quantile than MODEL. Adds the interval between the two.", metavar="MODEL"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option("Write the predictions here: as Parquet if the name ends in .parquet, else as CSV."),
-    ] = None,
+    model: Path = offered(
+        REQUIRED, "A model from `ringfence train --out` or `ringfence silo personalise`.", argument=True
+    ),
+    file: Path = offered(REQUIRED, "A table with the schema's feature columns.", argument=True),
+    id: str | None = offered(None, "Copy this column of the table, before the predictions.", metavar="COLUMN"),
+    probabilities: bool = offered(False, "Add the probability of every class."),
+    interval: float | None = offered(
+        None,
+        "Add an interval, computed from the model's private RMSE, that covers this share of targets if errors "
+        "are Gaussian.",
+        metavar="COVERAGE",
+    ),
+    upper: Path | None = offered(
+        None, "A model of a higher quantile than MODEL. Adds the interval between the two.", metavar="MODEL"
+    ),
+    out: Path | None = offered(
+        None, "Write the predictions here: as Parquet if the name ends in .parquet, else as CSV."
+    ),
 ) -> Output:
     """Predict the target for every row of a table.
 

@@ -1,13 +1,15 @@
 """Options and arguments of commands: generated from request objects, and those that several commands share.
 
-A command whose parameter is a request object (a dataclass with `planning.options.offered` fields) gets an option for
-each field that offers one, and receives the object. Options of the command's own class come before inherited ones.
+A command's parameter whose default is a `planning.options.offered` field is an option. A command whose parameter is a
+request object (a dataclass of such fields) gets an option for each field, and receives the object. Options of the
+request's own class come before inherited ones.
 A command that returns an `Output` gets the option --json.
 """
 
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import Field
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,14 +42,18 @@ Which = Annotated[str, argument("A plan's file, or at least the first 8 characte
 
 
 def as_typer_command(command: Callable[..., Any]) -> Callable[..., None]:
-    """Replace a command's request objects by options for their fields, and print the `Output` that it returns."""
+    """Make options of a command's request objects and offered parameters, and print the `Output` that it returns."""
     own = inspect.signature(command)
     requests = {name: each.annotation for name, each in own.parameters.items() if _is_request(each.annotation)}
-    parameters = [
-        generated.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, each in own.parameters.items()
-        for generated in (_parameters(requests[name]) if name in requests else [each])
-    ]
+    offered = {name: each.default for name, each in own.parameters.items() if isinstance(each.default, Field)}
+    parameters: list[inspect.Parameter] = []
+    for name, each in own.parameters.items():
+        if name in requests:
+            parameters += _parameters(requests[name])
+        elif name in offered:
+            parameters.append(_parameter(name, each.annotation, offered[name]))
+        else:
+            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
     prints = own.return_annotation is Output
     if prints:
         parameters.append(inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
@@ -57,7 +63,8 @@ def as_typer_command(command: Callable[..., Any]) -> Callable[..., None]:
         """Fill in the command's request objects from its options, call it, and print what it returns."""
         json = prints and options.pop("json")
         filled = {name: _filled(kind, options) for name, kind in requests.items()}
-        output = command(**filled, **options)
+        parsed = {name: _parsed(field, options.pop(name)) for name, field in offered.items()}
+        output = command(**filled, **parsed, **options)
         if prints:
             show_output(output, json=json)
 
@@ -71,7 +78,7 @@ def _is_request(annotation: Any) -> bool:
     return isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
 
 
-def _fields(kind: Any) -> Iterator[dataclasses.Field[Any]]:
+def _fields(kind: Any) -> Iterator["Field[Any]"]:
     """Yield a request's fields, those of its own class before inherited ones."""
     fields = {each.name: each for each in dataclasses.fields(kind)}
     for base in kind.__mro__:
@@ -83,23 +90,32 @@ def _fields(kind: Any) -> Iterator[dataclasses.Field[Any]]:
 def _parameters(kind: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter for every field of a request that the command line offers, and for those of requests in it."""
     for field in _fields(kind):
-        option: Option | None = field.metadata.get("option")
         if _is_request(field.type):
             yield from _parameters(field.type)
-        elif option is not None:
-            reads = _type_read(field.type) if option.reads is None else option.reads
-            default = [] if reads in (list[str], list[Path]) else field.default
-            if option.required or field.default is field.default_factory is dataclasses.MISSING:
-                default = inspect.Parameter.empty
-            flag = f"--{option.flag or field.name.replace('_', '-')}"
-            shown = (
-                typer.Argument(help=option.help, metavar=option.metavar)
-                if option.argument
-                else typer.Option(flag, help=option.help, metavar=option.metavar, rich_help_panel=option.section)
-            )
-            yield inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[reads, shown]
-            )
+        elif "option" in field.metadata:
+            yield _parameter(field.name, field.type, field)
+
+
+def _parameter(name: str, annotation: Any, field: "Field[Any]") -> inspect.Parameter:
+    """Return the parameter, as typer reads it, of a field that the command line offers."""
+    option: Option = field.metadata["option"]
+    reads = _type_read(annotation) if option.reads is None else option.reads
+    default = [] if reads in (list[str], list[Path]) else field.default
+    if option.required or field.default is field.default_factory is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    flag = f"--{option.flag or name.replace('_', '-')}"
+    shown = (
+        typer.Argument(help=option.help, metavar=option.metavar)
+        if option.argument
+        else typer.Option(flag, help=option.help, metavar=option.metavar, rich_help_panel=option.section)
+    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[reads, shown])
+
+
+def _parsed(field: "Field[Any]", given: Any) -> Any:
+    """Return the value of a field from what the command line read."""
+    parser = field.metadata["option"].parser
+    return given if parser is None else parser(given)
 
 
 def _filled(kind: Any, options: dict[str, Any]) -> Any:
@@ -108,9 +124,8 @@ def _filled(kind: Any, options: dict[str, Any]) -> Any:
     for field in _fields(kind):
         if _is_request(field.type):
             values[field.name] = _filled(field.type, options)
-        elif (option := field.metadata.get("option")) is not None:
-            given = options.pop(field.name)
-            values[field.name] = given if option.parser is None else option.parser(given)
+        elif "option" in field.metadata:
+            values[field.name] = _parsed(field, options.pop(field.name))
     return kind(**values)
 
 

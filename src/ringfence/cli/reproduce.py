@@ -3,30 +3,26 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-from ringfence.cli.options import argument, option
 from ringfence.cli.output import Output, progress, warn
 from ringfence.errors import DatasetError, PlanError
+from ringfence.planning.options import REQUIRED, offered
 
 _COHORT = "survival"
 """The page about a cohort of patients."""
 
 
 def reproduce(
-    experiment: Annotated[
-        str,
-        argument(
-            "mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features, survival, "
-            "looking, or, about the audit, attacks or privacy-truth."
-        ),
-    ],
-    out: Annotated[Path, option("Folder for the table, the figures and the page. An earlier run is resumed.")],
-    data: Annotated[
-        Path | None, option("Folder of the data sets. Default: RINGFENCE_DATA, the cache, or a download.")
-    ] = None,
-    quick: Annotated[bool, option("Rehearse: run everything at a small size.", None, "--quick")] = False,
-    effort: Annotated[float, option("For privacy-truth: number of runs, as a multiple of the audit's.")] = 1.0,
+    experiment: str = offered(
+        REQUIRED,
+        "mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features, survival, "
+        "looking, or, about the audit, attacks or privacy-truth.",
+        argument=True,
+    ),
+    out: Path = offered(REQUIRED, "Folder for the table, the figures and the page. An earlier run is resumed."),
+    data: Path | None = offered(None, "Folder of the data sets. Default: RINGFENCE_DATA, the cache, or a download."),
+    quick: bool = offered(False, "Rehearse: run everything at a small size."),
+    effort: float = offered(1.0, "For privacy-truth: number of runs, as a multiple of the audit's."),
 ) -> Output:
     """Run an experiment of the paper at the true epsilon.
 

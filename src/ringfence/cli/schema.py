@@ -1,20 +1,22 @@
 """`ringfence schema`: the public description of a table."""
 
 from pathlib import Path
-from typing import Annotated
 
 from ringfence.cli.help import App
-from ringfence.cli.options import AsJson, argument, option
+from ringfence.cli.options import AsJson
 from ringfence.cli.output import Output, require_folder, show_output, warn
 from ringfence.errors import OutputError, RecordsError
+from ringfence.planning.options import REQUIRED, offered
 
 app = App(help="Describe a table's columns: draft and check schemas.")
 
 
 @app.command()
 def draft(
-    file: Annotated[Path, argument("A table: CSV with a header, Parquet, NumPy, or a TOML file that describes it.")],
-    out: Annotated[Path | None, option("Write the draft here instead of printing it.")] = None,
+    file: Path = offered(
+        REQUIRED, "A table: CSV with a header, Parquet, NumPy, or a TOML file that describes it.", argument=True
+    ),
+    out: Path | None = offered(None, "Write the draft here instead of printing it."),
 ) -> Output:
     """Draft a schema with names and types, for you to fill in.
 
@@ -50,8 +52,8 @@ def draft(
 
 @app.command()
 def check(
-    schema: Annotated[Path, argument("The public schema (TOML).")],
-    files: Annotated[list[Path], argument("The tables to check.", metavar="FILE...")],
+    schema: Path = offered(REQUIRED, "The public schema (TOML).", argument=True),
+    files: list[Path] = offered(REQUIRED, "The tables to check.", argument=True, metavar="FILE..."),
     json: AsJson = False,
 ) -> None:
     """List everything in tables that does not fit the schema.

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ringfence.cli.evaluation import describe_evaluation
 from ringfence.cli.help import App
-from ringfence.cli.options import option
 from ringfence.cli.output import Output, Table, progress, remark, require_folder, warn
 from ringfence.cli.training import TrackingOptions
 from ringfence.errors import DoorError, OutputError, TrainingError, require_extra
@@ -155,7 +154,7 @@ def run(options: RunOptions) -> Output:
 
 @app.command()
 def key(
-    out: Annotated[Path, option("Write the private key here. An existing key is kept.")],
+    out: Path = offered(REQUIRED, "Write the private key here. An existing key is kept."),
 ) -> Output:
     """Make or show the key that silos seal their messages to.
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 from ringfence.cli import server, shuffler, silo
-from ringfence.cli.options import argument, option
+from ringfence.cli.options import option
 from ringfence.cli.output import Output
+from ringfence.planning.options import REQUIRED, offered
 
 if TYPE_CHECKING:
     from ringfence.deployment.systemd import SystemdService
@@ -17,10 +18,8 @@ _UNITS = Path("/etc/systemd/system")
 
 def of_silo(
     folder: silo.Folder,
-    kit: Annotated[Path | None, option("The silo's startup kit. Also writes a unit for its courier.")] = None,
-    page: Annotated[
-        int | None, option("Also write a unit for the operator's page, on this port.", metavar="PORT")
-    ] = None,
+    kit: Path | None = offered(None, "The silo's startup kit. Also writes a unit for its courier."),
+    page: int | None = offered(None, "Also write a unit for the operator's page, on this port.", metavar="PORT"),
     out: Out = _UNITS,
 ) -> Output:
     """Write hardened systemd units for the silo's agent and courier.
@@ -73,10 +72,7 @@ def of_silo(
 
 def of_shuffler(
     folder: shuffler.Folder,
-    port: shuffler.Port = 8790,
-    host: shuffler.Host = "127.0.0.1",
-    certificate: shuffler.Certificate = None,
-    private_key: shuffler.PrivateKey = None,
+    options: shuffler.ServeOptions,
     out: Out = _UNITS,
 ) -> Output:
     """Write a hardened systemd unit for the shuffler.
@@ -88,15 +84,15 @@ def of_shuffler(
     """
     from ringfence.deployment.systemd import Network, SystemdService
 
-    tls = {"--certificate": certificate, "--private-key": private_key}
+    tls = {"--certificate": options.certificate, "--private-key": options.private_key}
     given = {option: path.absolute() for option, path in tls.items() if path is not None}
     folder = folder.absolute()
-    command: list[str | Path] = ["shuffler", "serve", folder, "--host", host, "--port", str(port)]
-    options: list[str | Path] = [word for option, path in given.items() for word in (option, path)]
+    command: list[str | Path] = ["shuffler", "serve", folder, "--host", options.host, "--port", str(options.port)]
+    shown: list[str | Path] = [word for option, path in given.items() for word in (option, path)]
     one = SystemdService(
         "ringfence-shuffler",
         "shuffler",
-        [*command, *options],
+        [*command, *shown],
         folder,
         Network.ALL if given else Network.THIS_MACHINE,
         reads=list(given.values()),
@@ -105,11 +101,13 @@ def of_shuffler(
 
 
 def of_server(
-    kit: Annotated[Path, argument("The engine server's startup kit.")],
-    run: Annotated[
-        list[str] | None,
-        argument("Arguments of `ringfence server run`, to write a unit for that run as well.", metavar="-- RUN..."),
-    ] = None,
+    kit: Path = offered(REQUIRED, "The engine server's startup kit.", argument=True),
+    run: list[str] | None = offered(
+        None,
+        "Arguments of `ringfence server run`, to write a unit for that run as well.",
+        argument=True,
+        metavar="-- RUN...",
+    ),
     out: Out = _UNITS,
 ) -> Output:
     """Write hardened systemd units for the engine's server and a run.

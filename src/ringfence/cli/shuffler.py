@@ -1,6 +1,7 @@
 """`ringfence shuffler`: the party that mixes what silos send, so that the server cannot tell whose is whose."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,14 +9,21 @@ from ringfence.cli.help import App
 from ringfence.cli.options import NewFolder, PlanFile, Which, argument, option
 from ringfence.cli.output import Output, Table, say
 from ringfence.errors import require_extra
+from ringfence.planning.options import offered
 
 app = App(help="Set up and run a shuffler.")
 
 Folder = Annotated[Path, argument("The shuffler's folder, made by `ringfence shuffler init`.")]
-Port = Annotated[int, option("Port to serve on; 0 picks a free one.")]
-Host = Annotated[str, option("Address to serve on. Any but a local one needs TLS.")]
-Certificate = Annotated[Path | None, option("The certificate for TLS (PEM).")]
-PrivateKey = Annotated[Path | None, option("The certificate's private key (PEM).")]
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """Where a shuffler serves, and how it shows who it is."""
+
+    port: int = offered(8790, "Port to serve on; 0 picks a free one.")
+    host: str = offered("127.0.0.1", "Address to serve on. Any but a local one needs TLS.")
+    certificate: Path | None = offered(None, "The certificate for TLS (PEM).")
+    private_key: Path | None = offered(None, "The certificate's private key (PEM).")
 
 
 @app.command()
@@ -89,10 +97,7 @@ def restore(folder: Folder) -> Output:
 @app.command()
 def serve(
     folder: Folder,
-    port: Port = 8790,
-    host: Host = "127.0.0.1",
-    certificate: Certificate = None,
-    private_key: PrivateKey = None,
+    options: ServeOptions,
     seconds: Annotated[
         float,
         option("After the first message, how long a round waits for silos beyond the quorum.", min=0.0),
@@ -108,15 +113,7 @@ def serve(
     require_extra("serving", "A shuffler", "fastapi", "uvicorn")
     from ringfence.shuffler import service
 
-    service.serve(
-        folder,
-        host=host,
-        port=port,
-        seconds=seconds,
-        certificate=certificate,
-        private_key=private_key,
-        ready=lambda where: say(f"shuffler is served at {where}"),
-    )
+    service.serve(folder, seconds=seconds, ready=lambda where: say(f"shuffler is served at {where}"), **vars(options))
 
 
 @app.command()

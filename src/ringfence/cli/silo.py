@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringfence.cli.help import App
 from ringfence.cli.ledger import describe_summary
-from ringfence.cli.options import NOTE, Note, PlanFile, UnusualBudget, Which, argument, option
+from ringfence.cli.options import NOTE, Note, PlanFile, Which, argument, option
 from ringfence.cli.output import Output, Table, require_folder, say
 from ringfence.errors import require_extra, visible
 from ringfence.federation.requests import NEW_BEGINNING, SCHEMA, UNUSUAL_BUDGET
@@ -16,31 +16,47 @@ from ringfence.planning.options import REQUIRED, offered
 
 if TYPE_CHECKING:
     from ringfence.silo.folder import SiloFolder
+    from ringfence.silo.ledger.budget import Budget
 
 
 app = App(help="Set up and run a silo, and decide for it.")
 
 Folder = Annotated[Path, argument("The silo's folder, made by `ringfence silo init`.")]
-EPSILON = ("Privacy budget: the largest epsilon that all plans on the data may reach together.", "Privacy")
-DELTA = ("Delta of the privacy budget.", "Privacy")
-ALONE = (
-    "For plans with a shuffler: the most epsilon against a server that colludes with the shuffler. Default: --epsilon.",
-    "Privacy",
-)
 PORT = ("Serve on this port of 127.0.0.1, with a token. Default: on a Unix socket.", "Deployment")
 
 
-@dataclass(frozen=True)
-class InitOptions:
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions:
+    """A privacy budget, and what is noted beside it."""
+
+    epsilon: float = offered(
+        REQUIRED, "Privacy budget: the largest epsilon that all plans on the data may reach together.", "Privacy"
+    )
+    delta: float = offered(REQUIRED, "Delta of the privacy budget.", "Privacy")
+    alone: float | None = offered(
+        None,
+        "For plans with a shuffler: the most epsilon against a server that colludes with the shuffler. Default: "
+        "--epsilon.",
+        "Privacy",
+    )
+    note: str = offered("", *NOTE, metavar="TEXT")
+    unusual_budget: bool = offered(False, *UNUSUAL_BUDGET)
+
+    def budget(self) -> "Budget":
+        """Return the budget that the options describe."""
+        from ringfence.silo.ledger.budget import Budget
+
+        return Budget(self.epsilon, self.delta, anyone=self.alone)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitOptions(BudgetOptions):
     """A new silo: its name, data, privacy budget and door."""
 
     folder: Path = offered(REQUIRED, "The folder to create. An existing one must be empty.", argument=True)
     name: str = offered(REQUIRED, "The silo's name in plans.", "Basic")
     data: Path = offered(REQUIRED, "The silo's table, which stays where it is.", "Basic")
     schema: Path = offered(REQUIRED, *SCHEMA)
-    epsilon: float = offered(REQUIRED, *EPSILON)
-    delta: float = offered(REQUIRED, *DELTA)
-    alone: float | None = offered(None, *ALONE)
     same_data_as: Path | None = offered(
         None, "The ledger that these records already have, to continue it.", "Ledger", metavar="LEDGER"
     )
@@ -49,8 +65,6 @@ class InitOptions:
     courier_group: str | None = offered(
         None, "A group of users on this machine who may carry messages and read nothing else.", "Deployment"
     )
-    note: str = offered("", *NOTE, metavar="TEXT")
-    unusual_budget: bool = offered(False, *UNUSUAL_BUDGET)
 
 
 @app.command()
@@ -61,7 +75,6 @@ def init(options: InitOptions) -> Output:
       ringfence silo init north-silo --name north --data north.csv --schema schema.toml --epsilon 4 --delta 1e-6
     """
     from ringfence.silo.folder import SiloFolder, make_settings
-    from ringfence.silo.ledger.budget import Budget
 
     settings = make_settings(
         name=options.name,
@@ -71,7 +84,7 @@ def init(options: InitOptions) -> Output:
         port=options.port,
         courier_group=options.courier_group,
     )
-    folder, granted = options.folder, Budget(options.epsilon, options.delta, anyone=options.alone)
+    folder, granted = options.folder, options.budget()
     created = SiloFolder.create(
         folder,
         settings,
@@ -107,7 +120,7 @@ def serve(folder: Folder, port: Annotated[int | None, option(*PORT)] = None) -> 
 @app.command()
 def page(
     folder: Folder,
-    port: Annotated[int, option("Port on 127.0.0.1. Default: any free one.")] = 0,
+    port: int = offered(0, "Port on 127.0.0.1. Default: any free one."),
 ) -> None:
     """Serve the operator's page to a browser on this machine.
 
@@ -153,10 +166,9 @@ def review(folder: Folder, plan: PlanFile) -> Output:
 def approve(
     folder: Folder,
     plan: PlanFile,
-    digest: Annotated[
-        str,
-        option("The plan's digest as shown by the review, or its first 12 characters.", metavar="HEX"),
-    ],
+    digest: str = offered(
+        REQUIRED, "The plan's digest as shown by the review, or its first 12 characters.", metavar="HEX"
+    ),
     note: Note = "",
 ) -> Output:
     """Approve a reviewed plan and reserve its cost from the budget.
@@ -211,14 +223,7 @@ def _end(folder: Path, which: str, note: str, *, revoke: bool) -> Output:
 
 
 @app.command()
-def budget(
-    folder: Folder,
-    epsilon: Annotated[float, option(*EPSILON)],
-    delta: Annotated[float, option(*DELTA)],
-    alone: Annotated[float | None, option(*ALONE)] = None,
-    note: Note = "",
-    unusual_budget: UnusualBudget = False,
-) -> Output:
+def budget(folder: Folder, options: BudgetOptions) -> Output:
     """Set the privacy budget of the silo's data.
 
     If you lower it, every running plan waits until you approve it again.
@@ -226,11 +231,10 @@ def budget(
     Examples:
       ringfence silo budget north-silo --epsilon 6 --delta 1e-6
     """
-    from ringfence.silo.ledger.budget import Budget
     from ringfence.silo.operator.decisions import set_budget
 
-    granted = Budget(epsilon, delta, anyone=alone)
-    set_budget(opened(folder), granted, note=note, unusual_budget=unusual_budget)
+    granted = options.budget()
+    set_budget(opened(folder), granted, note=options.note, unusual_budget=options.unusual_budget)
     return Output({"budget": granted.as_data()}, f"The privacy budget is now {granted}.")
 
 
@@ -269,7 +273,7 @@ def ledger(folder: Folder) -> Output:
 @app.command()
 def certificate(
     folder: Folder,
-    out: Annotated[Path, option("Write the certificate here (JSON).")],
+    out: Path = offered(REQUIRED, "Write the certificate here (JSON)."),
 ) -> Output:
     """Export a signed certificate of everything ever released.
 

@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Annotated
 
-from ringfence.cli.options import Note, PlanFile, argument, option
+from ringfence.cli.options import Note, PlanFile, argument
 from ringfence.cli.output import Output, Table, require_folder
 from ringfence.cli.silo import Folder, app, opened
+from ringfence.planning.options import REQUIRED, offered
 
 
 @app.command()
 def backup(
     folder: Folder,
-    out: Annotated[Path, option("Write the copy here. Existing files are not overwritten.")],
+    out: Path = offered(REQUIRED, "Write the copy here. Existing files are not overwritten."),
 ) -> Output:
     """Copy the ledger and verify the copy, even while serving.
 
@@ -32,7 +33,7 @@ def backup(
 @app.command()
 def restore(
     folder: Folder,
-    copy: Annotated[Path, argument("A copy of this silo's ledger.", metavar="BACKUP")],
+    copy: Path = offered(REQUIRED, "A copy of this silo's ledger.", argument=True, metavar="BACKUP"),
 ) -> Output:
     """Restore the ledger from a copy that lacks no known release.
 
@@ -58,7 +59,7 @@ def restore(
 @app.command()
 def update(
     folder: Folder,
-    reason: Annotated[str, option("What happened to the data, in one line. It is kept in the ledger.")],
+    reason: str = offered(REQUIRED, "What happened to the data, in one line. It is kept in the ledger."),
 ) -> Output:
     """Continue with data that has changed.
 
@@ -81,7 +82,7 @@ def update(
 @app.command()
 def register(
     folder: Folder,
-    reason: Annotated[str, option("Why this ledger, if the registry knows another one for these records.")] = "",
+    reason: str = offered("", "Why this ledger, if the registry knows another one for these records."),
 ) -> Output:
     """Register the folder's ledger as the ledger of its data.
 
@@ -104,10 +105,9 @@ def register(
 def loss(
     folder: Folder,
     plan: PlanFile,
-    install: Annotated[
-        str | None,
-        option("Let the silo run it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"),
-    ] = None,
+    install: str | None = offered(
+        None, "Let the silo run it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"
+    ),
 ) -> Output:
     """Show the program of a plan's own loss, or let the silo run it.
 
