@@ -10,7 +10,6 @@ from ringfence.model import personal_fit
 from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, STRENGTHS, WeightedRows, predict_unseen, tune
 from ringfence.protocol import FloatArray, Logistic, Loss, Pinball, Softmax, Squared
 from ringfence.protocol.losses import LOSSES
-from ringfence.protocol.losses.base import Choices
 from ringfence.protocol.losses.targets import values_of
 from ringfence.protocol.plan import sections
 
@@ -40,7 +39,10 @@ def objective(loss: Loss, rows: WeightedRows, center: FloatArray, strength: floa
 
 
 def every_loss() -> list[Loss]:
-    return [kind.from_choices(Choices(classes=3, targets=2, quantile=0.3, margin=0.1)) for kind in LOSSES.values()]
+    numbers = {"classes": 3, "targets": 2, "quantile": 0.3, "margin": 0.1, "threshold": 0.1, "dispersion": 1.0}
+    fields = {**numbers, "cuts": (0.2, 0.4, 0.6, 0.8)}
+    own = [(kind, {name: fields[name] for name in fields.keys() & kind.model_fields}) for kind in LOSSES.values()]
+    return [kind.model_validate(chosen) for kind, chosen in own]
 
 
 def test_of_a_squared_loss_the_weights_are_those_of_the_normal_equations() -> None:

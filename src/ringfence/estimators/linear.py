@@ -301,8 +301,9 @@ class FederatedLinearRegression(Regressor):
 
     def _request(self, schema: Schema) -> PlanRequest:
         """Return the request for a plan with the `loss` of linear regression; several targets need least squares."""
-        named = self.loss in _STRAIGHT if isinstance(self.loss, str) else isinstance(self.loss, BaseLoss)
-        if not named or (isinstance(self.loss, BaseLoss) and not self.loss.is_of_numbers):
+        named = isinstance(self.loss, str) and self.loss in _STRAIGHT
+        own = isinstance(self.loss, BaseLoss) and (self.loss.target_kind, self.loss.link) == ("number", "identity")
+        if not named and not own:
             raise EstimatorError(
                 f"`loss` must be one of {', '.join(_STRAIGHT)}, or a loss for a number that the score itself predicts, "
                 "such as one from ringfence.custom_loss. For counts, amounts, times and classes, use their own "

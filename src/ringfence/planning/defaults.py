@@ -23,7 +23,6 @@ from ringfence.protocol import (
     WholeSpace,
 )
 from ringfence.protocol.losses import LOSSES
-from ringfence.protocol.losses.base import Choices
 from ringfence.protocol.queries.feature_means import DIAMETER as MEANS_DIAMETER
 from ringfence.protocol.queries.feature_moments import DIAMETER
 from ringfence.protocol.schema.columns.numeric import Scaled
@@ -50,23 +49,30 @@ def default_loss(data: Schema) -> Loss:
     return Logistic() if len(column.classes) == 2 else Softmax(classes=len(column.classes))
 
 
+_INTERVALS = 5
+"""How many equal intervals the survival time up to its bound has by default."""
+
+
 def loss_named(name: str, schema: Schema, request: PlanRequest) -> Loss:
     """Return the loss of that name, with the request's parameters or those that fit the schema's target."""
     column, (unit, offset) = schema.target_column, schema.target_scaling
-    choices = Choices(
-        classes=len(column.classes) or 2,
-        targets=len(schema.targets),
-        quantile=request.quantile,
-        margin=0.1 * schema.target_bound if request.margin is None else request.margin,
-        dispersion=request.dispersion,
-        cuts=request.cuts,
-        unit=unit,
-        offset=offset,
-        upper=column.high if isinstance(column, Scaled) else 1.0,
-    )
     if name not in LOSSES:
         raise PlanError(f"There is no loss '{name}'; choose one of {', '.join(LOSSES)}.")
-    return LOSSES[name].from_choices(choices)
+    upper = column.high if isinstance(column, Scaled) else 1.0
+    cuts = [upper * k / _INTERVALS for k in range(1, _INTERVALS)] if request.cuts is None else request.cuts
+    margin = 0.1 * schema.target_bound if request.margin is None else request.margin
+    fields = {
+        "classes": len(column.classes) or 2,
+        "targets": len(schema.targets),
+        "quantile": request.quantile,
+        "margin": margin,
+        "threshold": margin,
+        "zero": -offset / unit,
+        "dispersion": request.dispersion * unit,
+        "cuts": tuple(cut / unit for cut in cuts),
+    }
+    kind = LOSSES[name]
+    return kind.model_validate({field: value for field, value in fields.items() if field in kind.model_fields})
 
 
 def default_clip(data: Schema, loss: Loss) -> float:

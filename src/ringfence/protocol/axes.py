@@ -5,7 +5,7 @@ along the axes comes back as Aᵀg.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,32 +18,6 @@ Product: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 """How rows are multiplied by the columns of a matrix: exactly at a silo, in floating point in a simulation."""
 
 
-class Axes(Protocol):
-    """The interface of axes for silo, server and simulator."""
-
-    @property
-    def width(self) -> int:
-        """The number of features that the axes are made of, and of axes."""
-
-    def packed(self) -> FloatArray:
-        """Return the axes as the numbers that a request carries."""
-
-    def scaled(self, factor: float) -> "Axes":
-        """Return the same axes, each that much longer."""
-
-    def along(self, rows: FloatArray, times: Product) -> FloatArray:
-        """Return rows of features along the axes: of each a function of its own numbers, if products are."""
-
-    def turned(self, columns: FloatArray) -> FloatArray:
-        """Return A times the columns, for the axes A; columns have a number for each feature."""
-
-    def back(self, columns: FloatArray) -> FloatArray:
-        """Return Aᵀ times the columns, which have a number for each axis."""
-
-    def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
-        """Return (I + pull·AᵀA)⁻¹ times the columns, for the axes A: an implicit step of a ridge."""
-
-
 class MatrixAxes(NamedTuple):
     """As many axes as there are features, a row each."""
 
@@ -51,31 +25,31 @@ class MatrixAxes(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The side of the square matrix of axes."""
+        """The number of features, and of axes: the side of the matrix."""
         return len(self.matrix)
 
     def packed(self) -> FloatArray:
-        """Return all entries of the matrix of axes."""
+        """Return the numbers that a request carries: all entries of the matrix of axes."""
         return self.matrix.reshape(-1)
 
     def scaled(self, factor: float) -> "MatrixAxes":
-        """Multiply the matrix of axes by a factor."""
+        """Return the axes, each that many times as long."""
         return MatrixAxes(self.matrix * factor)
 
     def along(self, rows: FloatArray, times: Product) -> FloatArray:
-        """Multiply rows by the transposed matrix of axes."""
+        """Return rows of features along the axes: each a function of its own numbers alone, if products are."""
         return times(rows, self.matrix.T)
 
     def turned(self, columns: FloatArray) -> FloatArray:
-        """Multiply columns by the matrix of axes."""
+        """Return A times the columns, which have a number for each feature."""
         return self.matrix @ columns
 
     def back(self, columns: FloatArray) -> FloatArray:
-        """Multiply columns by the transposed matrix of axes."""
+        """Return Aᵀ times the columns, which have a number for each axis."""
         return self.matrix.T @ columns
 
     def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
-        """Solve a linear system with I + pull·AᵀA, for the matrix A of axes."""
+        """Return (I + pull·AᵀA)⁻¹ times the columns: an implicit step of a ridge."""
         if not pull:
             return columns
         pulled = np.eye(self.width) + pull * self.matrix.T @ self.matrix
@@ -122,6 +96,10 @@ class RankOneAxes(NamedTuple):
         others, own = 1 + pull * self.scale**2, 1 + pull * (self.scale * (1 - square)) ** 2
         along = np.outer(self.direction, self.direction @ columns) / (square or 1.0)
         return (columns - along) / others + along / own
+
+
+Axes: TypeAlias = MatrixAxes | RankOneAxes
+"""Axes for silo, server and simulator; both forms have the same methods."""
 
 
 def axes_length(form: AxesForm | None, width: int) -> int:

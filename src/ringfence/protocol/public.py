@@ -136,12 +136,9 @@ class Document(Public):
     @classmethod
     def _read(cls, content: bytes) -> Self:
         """Read a document, and keep the bytes that it was read from."""
-        return super()._read(content)._of(content)
-
-    def _of(self, content: bytes) -> Self:
-        """Return this document as read from those bytes."""
-        self.__dict__["content"] = content
-        return self
+        document = super()._read(content)
+        document.__dict__["content"] = content
+        return document
 
 
 class _Formatted(BaseModel):
@@ -173,10 +170,10 @@ def _without_negative_zero(value: Any) -> Any:
     return 0.0 if isinstance(value, float) and value == 0 else value
 
 
-def _shortened(text: str, longest: int = 200) -> str:
-    """Shorten a text that an error about a public document shows."""
+def _shortened(text: str) -> str:
+    """Return a text that an error about a public document shows, with at most 200 characters."""
     shown = visible(text)
-    return shown if len(shown) <= longest else shown[:longest] + "..."
+    return shown if len(shown) <= 200 else shown[:200] + "..."
 
 
 def explain(refused: ValidationError, *, quote: bool = True) -> str:

@@ -228,7 +228,7 @@ def test_no_feature_vector_is_longer_than_the_schema_says() -> None:
     vectors = encode_features(own, table, source="the table")
     assert vectors.shape == (500, own.width)
     assert np.linalg.norm(vectors, axis=1).max() <= own.feature_norm
-    assert own.bounds_norm**2 == pytest.approx(sum(block.bound**2 for block in own.blocks))
+    assert own.blocks.bound**2 == pytest.approx(sum(block.bound**2 for block in own.blocks))
     cut = encode_features(schema(*maps, radius=0.5), table, source="the table")
     assert np.linalg.norm(cut[:, :-1], axis=1) == pytest.approx(0.5)
 
@@ -239,7 +239,7 @@ def test_an_empty_cell_has_the_curve_of_what_stands_in_for_it_or_none_where_a_fe
     def own(**said: Any) -> tuple[list[float], float]:
         columns = {"age": COLUMNS["age"] | said, "cost": COLUMNS["cost"]}
         read = parse_schema({"columns": columns, "maps": [spline]}, target="cost")
-        return encode_features(read, {"age": [""]}, source="the table")[0].tolist(), read.bounds_norm
+        return encode_features(read, {"age": [""]}, source="the table")[0].tolist(), read.blocks.bound
 
     assert own(missing=50) == ([0, 1, 0, 1], 1.0)
     assert own(indicator=True) == ([0, 0, 0, 1, 1], 1.0)

@@ -40,26 +40,8 @@ class Constants:
     strong_convexity: float
 
 
-class Choices(NamedTuple):
-    """What a user may choose for a loss besides its name, and the target's scaling; each loss takes its own.
-
-    A target in its own units is `unit` times the scaled one, plus `offset`, and at most `upper`. `dispersion` and
-    `cuts` are in the target's own units.
-    """
-
-    classes: int = 2
-    targets: int = 1
-    quantile: float = 0.5
-    margin: float = 0.1
-    dispersion: float = 1.0
-    cuts: tuple[float, ...] | None = None
-    unit: float = 1.0
-    offset: float = 0.0
-    upper: float = 1.0
-
-
 class Program(NamedTuple):
-    """What has to be installed before a loss can be computed: a name, the text, and its SHA-256."""
+    """The program that computes a custom loss: a title, the source, and its SHA-256."""
 
     title: str
     source: str
@@ -99,13 +81,12 @@ class Outputs:
         """Return the norm of every record's gradient, of its features' norm and of their last, which is constant."""
         xp = namespace(residuals)
         squares = xp.sum(residuals * residuals, axis=-1)
-        between = [1] * (residuals.ndim - 2)
         if not self.shares_slopes:
-            return norms.reshape(-1, *between) * xp.sqrt(squares)
+            return beside(squares, norms) * xp.sqrt(squares)
         # A sum of residuals that cancel errs by their sizes: the length is that of the largest it may be computed as.
         total = xp.abs(xp.sum(residuals, axis=-1)) + self.outputs * 2.0**-50 * xp.sum(xp.abs(residuals), axis=-1)
-        last = (constants * constants).reshape(-1, *between)
-        slopes = xp.maximum((norms * norms).reshape(-1, *between) - last, 0.0)
+        last = beside(squares, constants * constants)
+        slopes = xp.maximum(beside(squares, norms * norms) - last, 0.0)
         return xp.sqrt(slopes * total * total + last * squares)
 
     def residual_columns(self, residuals: FloatArray) -> FloatArray:
@@ -161,20 +142,9 @@ class BaseLoss(Outputs, Public):
         return self.is_log_loss
 
     @property
-    def is_of_numbers(self) -> bool:
-        """Whether the loss's target is a number and its prediction the score."""
-        return self.target_kind == "number" and self.link == "identity"
-
-    @property
     def categories(self) -> int:
         """How many categories a loss's class target has: by default, the number of outputs."""
         return self.outputs
-
-    @classmethod
-    def from_choices(cls, choices: Choices) -> Self:
-        """Return the loss of this name, with those of the choices that are its parameters."""
-        options = {name: getattr(choices, name) for name in ("classes", "targets", "quantile", "margin")}
-        return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
 
     def target_problem(self, unit: float, offset: float, lower: float) -> str:
         """Return why a loss does not suit a numeric target with this scaling and smallest value; empty if it does."""
@@ -307,7 +277,7 @@ class BaseLoss(Outputs, Public):
 
 
 def beside(scores: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return the targets of a loss shaped to broadcast with the scores, one row per record."""
+    """Return a number per record, shaped to broadcast with the scores, whose rows are records."""
     return targets.reshape(-1, *[1] * (scores.ndim - 1))
 
 

@@ -5,6 +5,7 @@ Reading a plan runs none of it. What is computed is what was installed in this p
 """
 
 import hashlib
+import math
 from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
@@ -44,15 +45,10 @@ class Custom(BaseLoss):
     smoothness: float = Field(gt=0, le=1e30)
 
     @model_validator(mode="after")
-    def _has_its_digest(self) -> Self:
-        """Refuse a custom loss whose digest does not match its source."""
+    def _shows_its_source(self) -> Self:
+        """Refuse a custom loss whose digest does not match its source, or whose source has invisible characters."""
         if digest_of(self.source) != self.digest:
             raise ValueError("the digest of the custom loss does not match its source")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_read(self) -> Self:
-        """Refuse a custom loss whose source has invisible characters."""
         plain = self.source.replace("\t", " ")
         if visible_lines(plain) != plain:
             raise ValueError(
@@ -105,8 +101,7 @@ class Custom(BaseLoss):
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L and β of a custom loss by its largest derivatives on the checked grid; infinite beyond it."""
         within = weight_norm * feature_norm <= self.largest_score * (1 + 1e-9) and target_bound <= self.largest_target
-        unknown = float("inf")
-        lipschitz, smoothness = (self.lipschitz, self.smoothness) if within else (unknown, unknown)
+        lipschitz, smoothness = (self.lipschitz, self.smoothness) if within else (math.inf, math.inf)
         return Constants(feature_norm * lipschitz, feature_norm**2 * smoothness, 0.0)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:

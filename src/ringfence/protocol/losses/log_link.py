@@ -11,12 +11,12 @@ changes only where |∂φ/∂u| < C/X, so that the curvature which descent meets
 
 import math
 from abc import abstractmethod
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, beside
+from ringfence.protocol.losses.base import BaseLoss, Constants, beside
 
 STEEPEST = 60.0
 """Scores are clamped to ± this: e^60 is still finite in single precision."""
@@ -35,11 +35,6 @@ class LogLink(BaseLoss):
     link: ClassVar[Literal["identity", "log"]] = "log"
     scikit_learn: ClassVar[str] = "PoissonRegressor"
     zero: float = Field(default=0.0, le=0, ge=-1e6)
-
-    @classmethod
-    def from_choices(cls, choices: Choices) -> Self:
-        """Count the target of a log-link loss from its own zero."""
-        return cls.model_validate({"zero": -choices.offset / choices.unit})
 
     def target_problem(self, unit: float, offset: float, lower: float) -> str:
         """Refuse targets below the least of a log-link loss, and a zero that is not the schema's."""
@@ -165,11 +160,6 @@ class NegativeBinomial(LogLink):
 
     name: Literal["negative-binomial"] = "negative-binomial"
     dispersion: float = Field(gt=0, le=1e6)
-
-    @classmethod
-    def from_choices(cls, choices: Choices) -> Self:
-        """Scale the negative binomial's dispersion, which is in the target's own units."""
-        return cls(zero=-choices.offset / choices.unit, dispersion=choices.dispersion * choices.unit)
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return half the deviance of the negative binomial, without overflow."""

@@ -4,16 +4,13 @@ Score k is u_k = x̃ᵀβ + c·α_k (`Outputs`): slopes are shared, and each par
 """
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, TargetKind, beside
+from ringfence.protocol.losses.base import BaseLoss, Constants, TargetKind, beside
 from ringfence.protocol.losses.log_link import bounded_exp, ends
-
-PARTS = 5
-"""How many equal intervals the time up to its bound has by default."""
 
 
 class Survival(BaseLoss):
@@ -41,13 +38,6 @@ class Survival(BaseLoss):
         if any(later <= earlier for earlier, later in zip((0.0, *cuts), cuts, strict=False)):
             raise ValueError("cuts must be above 0 and increase")
         return cuts
-
-    @classmethod
-    def from_choices(cls, choices: Choices) -> Self:
-        """Take the interval ends asked for in a survival loss, or equal intervals up to the bound."""
-        upper, unit = choices.upper, choices.unit
-        cuts = [upper * k / PARTS for k in range(1, PARTS)] if choices.cuts is None else choices.cuts
-        return cls(zero=-choices.offset / unit, cuts=tuple(cut / unit for cut in cuts))
 
     @property
     def outputs(self) -> int:
@@ -122,8 +112,7 @@ class Survival(BaseLoss):
     def _parts(self, scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return how much of every survival time lies in each part, and 1 for the part that an event ended."""
         xp = namespace(scores)
-        between = [1] * (scores.ndim - 2)
-        times, events = (targets[:, k].reshape(-1, *between, 1) for k in (0, 1))
+        times, events = (beside(scores, targets[:, k]) for k in (0, 1))
         starts = xp.asarray([0.0, *self.cuts], dtype=scores.dtype)
         lengths = xp.asarray([*(b - a for a, b in zip((0.0, *self.cuts), self.cuts, strict=False)), 1e30], scores.dtype)
         past = times - self.zero - starts

@@ -1,12 +1,12 @@
 """Smooth losses: logistic, softmax, squared, of one target or several, and Huber."""
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, TargetKind, beside, largest_error
+from ringfence.protocol.losses.base import BaseLoss, Constants, TargetKind, beside, largest_error
 
 
 class Logistic(BaseLoss):
@@ -144,11 +144,6 @@ class Huber(_ErrorLoss):
         """L = hX for the Huber loss, or that of the squared loss where errors cannot reach h; β = X²."""
         largest = largest_error(feature_norm, target_bound, weight_norm)
         return Constants(feature_norm * min(self.threshold, largest), feature_norm**2, 0.0)
-
-    @classmethod
-    def from_choices(cls, choices: Choices) -> Self:
-        """Make the Huber loss linear beyond the margin."""
-        return cls(threshold=choices.margin)
 
 
 class MultiSquared(_ErrorLoss):

@@ -59,12 +59,7 @@ class ColumnBlock(Block):
     def __init__(self, name: str, column: ReadColumn) -> None:
         """Make the block of a single column's own features."""
         self._name, self._column = name, column
-        self.bound, self.constant = column.bound, column.constant
-
-    @property
-    def width(self) -> int:  # type: ignore[override]  # known without its names only by counting them
-        """How many features the block of a single column has."""
-        return len(self.scaling)
+        self.width, self.bound, self.constant = len(column.scaling), column.bound, column.constant
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,5 +107,4 @@ class Blocks(tuple[Block, ...]):
 
     def features(self, readings: Readings) -> FloatArray:
         """Return all features of several blocks, a row for each record."""
-        parts = [block.features(readings) for block in self]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return np.concatenate([block.features(readings) for block in self], axis=1)

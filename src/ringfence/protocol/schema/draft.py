@@ -19,7 +19,7 @@ Drafted = Mapping[str, Mapping[str, Any]]
 
 def drafted_columns(table: Table) -> dict[str, dict[str, Any]]:
     """Return a drafted column for each column, by what its cells look like; no value is kept."""
-    return {name: _drafted(name, _filled(as_cells(cells))) for name, cells in table.items()}
+    return {name: _drafted(name, as_cells(cells)) for name, cells in table.items()}
 
 
 def has_tokens(table: Table) -> bool:
@@ -27,20 +27,13 @@ def has_tokens(table: Table) -> bool:
     return any(as_cells(cells).among(TOKENS).any() for cells in table.values())
 
 
-def _filled(cells: Cells) -> Cells:
-    """Return the cells of a column to draft that hold something."""
-    return cells.take(~(cells.empty() | cells.among(TOKENS)))
-
-
 def _drafted(name: str, cells: Cells) -> dict[str, Any]:
     """Return the type and fields of a drafted column: the first type that accepts its cells."""
+    cells = cells.take(~(cells.empty() | cells.among(TOKENS)))
     if not len(cells):
         return {"type": "categorical", **(TYPES["categorical"].drafted(cells, name) or {})}
-    for kind, column in TYPES.items():
-        fields = column.drafted(cells, name)
-        if fields is not None:
-            return {"type": kind, **fields}
-    raise LookupError("a column that no type takes is categorical")
+    found = ((kind, column.drafted(cells, name)) for kind, column in TYPES.items())
+    return next({"type": kind, **fields} for kind, fields in found if fields is not None)
 
 
 def repeating_identifiers(table: Table) -> list[str]:

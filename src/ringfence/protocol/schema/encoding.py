@@ -5,14 +5,13 @@ A silo uses it for its records, a model's user for new rows. Errors name row and
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import FloatArray, pieces
 from ringfence.protocol.schema.blocks import Readings
-from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading
+from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.roles import Roles
 from ringfence.protocol.schema.schema import Schema
@@ -49,44 +48,30 @@ def read_column(name: str, column: ReadColumn, cells: Cells, *, source: str, fir
         raise RecordsError(f"{source}, column '{name}' holds {cells.odd}: {ODD_REMEDY}.")
     reading, problems = column.read(cells)
     if problems:
-        worst = min(problems, key=lambda problem: int(problem.rows[0]))
-        raise RecordsError(f"{source}, row {spreadsheet_row(worst, first)}, column '{name}': {worst.what}.")
+        row, what = min((int(problem.rows[0]), problem.what) for problem in problems)
+        raise RecordsError(f"{source}, row {row + first + 2}, column '{name}': {what}.")
     return reading
 
 
-class Misfit(NamedTuple):
-    """Cells of a column that do not fit the schema: how many, in which rows as a spreadsheet counts them, and why."""
+def misfits(columns: Mapping[str, ReadColumn], table: Table) -> Iterator[str]:
+    """Yield which cells of a table do not fit the schema, and why; missing columns are not checked here.
 
-    column: str
-    problem: Problem
-
-    def __str__(self) -> str:
-        """Say which column and rows of a table cannot be encoded, and why."""
-        rows = self.problem.rows + 2
-        shown = ", ".join(str(row) for row in rows[:3].tolist())
-        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-        return f"column '{self.column}', row{'s' if len(rows) > 1 else ''} {shown}{more}: {self.problem.what}"
-
-
-def misfits(columns: Mapping[str, ReadColumn], table: Table) -> Iterator[Misfit]:
-    """Yield everything that is wrong with a table's cells; missing columns are not checked here."""
+    Rows are counted as in a spreadsheet: the header is row 1.
+    """
     for name, column in columns.items():
         cells = as_cells(table[name]) if name in table else None
-        if cells is not None and not cells.odd:
-            yield from (Misfit(name, problem) for problem in column.read(cells)[1])
-
-
-def spreadsheet_row(problem: Problem, first: int = 0) -> int:
-    """Return the first row that has a problem, counted as in a spreadsheet: the header is row 1."""
-    return int(problem.rows[0]) + first + 2
+        for problem in column.read(cells)[1] if cells is not None and not cells.odd else ():
+            rows = problem.rows + 2
+            shown = ", ".join(str(row) for row in rows[:3].tolist())
+            more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+            yield f"column '{name}', row{'s' if len(rows) > 1 else ''} {shown}{more}: {problem.what}"
 
 
 def features_of(schema: Schema, readings: Readings) -> FloatArray:
     """Assemble feature vectors from columns that were read."""
     count = len(next(iter(readings.values())).values)
     features = np.empty((count, schema.width))
-    for begin in range(0, count, PART):
-        rows = slice(begin, begin + PART)
+    for rows in pieces(count, PART):
         _put_together(schema, readings, rows, features[rows])
     return features
 

@@ -1,7 +1,6 @@
-"""What a schema file may say in one line for many columns. It is written out before anybody else sees the schema.
+"""Patterns and defaults of a schema file: one line for many columns, written out before the schema is validated.
 
-A plan carries every column by its name: whoever has only the plan knows them all, and its digest covers each. Patterns
-and defaults are a file's way of saying that, and end here:
+A plan carries every column by its name, so that its digest covers each. A schema file may be shorter:
 
     [columns."gene_*"]          the columns of the table at hand whose names match
     [columns."gene_{1..500}"]   gene_1 to gene_500, whether or not there is a table
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ringfence.errors import SchemaError
-from ringfence.protocol.schema.columns import TYPES
+from ringfence.protocol.schema.columns import TYPES, type_of
 from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.roles import ROLES
 
@@ -43,11 +42,15 @@ def expanded(content: Mapping[str, Any], *, source: str, header: Callable[[], Se
     return said
 
 
+def _is_read(column: Any) -> bool:
+    """Tell whether a column in a schema file has a type whose cells are read."""
+    kind = type_of(column)
+    return kind is not None and issubclass(kind, ReadColumn)
+
+
 def _is_feature(name: str, column: Any, said: Mapping[str, Any]) -> bool:
     """Tell whether a column in a schema file is read and has no other role, so that a pattern of a map means it."""
-    kind = TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None
-    beside = (said.get(part) for part in ("target", *ROLES))
-    return kind is not None and issubclass(kind, ReadColumn) and name not in beside
+    return _is_read(column) and name not in (said.get(part) for part in ("target", *ROLES))
 
 
 def _of_columns(map: Any, named: Mapping[str, Any], features: Sequence[str], source: str) -> Any:
@@ -70,9 +73,8 @@ def _filled_up(column: Any, defaults: Mapping[str, Any], tokens: Any) -> Any:
     """Fill in the defaults of a column's type, as a schema file with patterns states them."""
     if not isinstance(column, Mapping):
         return column
-    kind = TYPES.get(str(column.get("type")))
     filled = {**defaults.get(str(column.get("type")), {}), **column}
-    if tokens is not None and kind is not None and issubclass(kind, ReadColumn):
+    if tokens is not None and _is_read(column):
         filled.setdefault("missing_tokens", tokens)
     return filled
 

@@ -4,7 +4,6 @@ weights of classes.
 A plan names them as it names its target: a table's own schema says nothing of them. None of them is a feature.
 """
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,12 +13,9 @@ from ringfence.protocol.public import Public
 
 if TYPE_CHECKING:
     from ringfence.protocol.schema.columns.base import ReadColumn
-    from ringfence.protocol.schema.columns.numeric import Scaled
 
 ROLES = ("offset", "exposure", "weight", "event")
 """The fields that name a column."""
-
-LATER = frozenset({*ROLES, "class_weights", "more_targets"})
 
 
 class Roles(Public):
@@ -74,7 +70,8 @@ class Roles(Public):
                 f"the schema names an event, so the target '{target}' is a time: it must be numeric, with a `lower` "
                 "of 0 or more"
             )
-        self._check_class_weights(target, used)
+        if self.class_weights is not None:
+            self._check_class_weights(self.class_weights, used[target].classes if target is not None else ())
         if self.more_targets is not None:
             self._check_more_targets((target or "", *self.more_targets), used)
 
@@ -109,18 +106,10 @@ class Roles(Public):
         if role == "weight" and low < 0:
             raise ValueError(f"the weight '{name}' must not be negative: give it a `lower` of 0 or more")
 
-    def _check_class_weights(self, target: str | None, used: "Mapping[str, ReadColumn]") -> None:
+    @staticmethod
+    def _check_class_weights(weights: Mapping[str, float], categories: tuple[str, ...]) -> None:
         """Refuse class weights that do not name each category of the target."""
-        if self.class_weights is None:
-            return
-        categories = () if target is None or target not in used else used[target].classes
-        if set(self.class_weights) != set(categories) or not categories:
+        if set(weights) != set(categories) or not categories:
             raise ValueError("`class_weights` must have a number for each of the target's categories, and for no other")
-        if not all(0 < weight <= 1e6 for weight in self.class_weights.values()):
+        if not all(0 < weight <= 1e6 for weight in weights.values()):
             raise ValueError("`class_weights` must be above 0, and at most a million")
-
-
-def offset_range(column: "Scaled", *, logarithm: bool) -> tuple[float, float]:
-    """Return the middle of an offset's range, and its half-width."""
-    low, high = (math.log(end) if logarithm else end for end in (column.low, column.high))
-    return (low + high) / 2, (high - low) / 2

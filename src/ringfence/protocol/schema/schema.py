@@ -15,19 +15,19 @@ from pydantic import Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
 from ringfence.protocol.public import Public, explain
-from ringfence.protocol.schema import roles
 from ringfence.protocol.schema.blocks import Blocks
-from ringfence.protocol.schema.columns import TYPES, Column
+from ringfence.protocol.schema.columns import Column, type_of
 from ringfence.protocol.schema.columns.base import ReadColumn, unfilled
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.maps import FeatureMap, blocks_of, check_maps
 from ringfence.protocol.schema.patterns import expanded
+from ringfence.protocol.schema.roles import Roles
 from ringfence.storage.toml_files import read_toml
 
 Header: TypeAlias = Callable[[], Sequence[str]]
 """Returns the names of a table's columns, which patterns need."""
 
-AnyColumns = TypeVar("AnyColumns", bound="TableColumns")
+AnyPublic = TypeVar("AnyPublic", bound=Public)
 
 
 class Geometry(NamedTuple):
@@ -56,14 +56,9 @@ class TableColumns(Public):
     maps: tuple[FeatureMap, ...] | None = Field(default=None, min_length=1, max_length=1000)
 
     @model_validator(mode="after")
-    def _can_be_mapped(self) -> Self:
-        """Refuse a schema whose feature maps do not suit its columns."""
+    def _can_be_read(self) -> Self:
+        """Refuse maps that do not suit the columns, and a schema that reads the column that identifies persons."""
         check_maps(self.used, self.maps or ())
-        return self
-
-    @model_validator(mode="after")
-    def _reads_nobody_s_name(self) -> Self:
-        """Refuse a schema that reads the column that identifies persons."""
         if self.person in self.used:
             raise ValueError(
                 f"the column '{self.person}' identifies persons, so no model may read it: give it type = 'ignore'"
@@ -100,7 +95,7 @@ class _NoTargetError(SchemaError, ValueError):
     """Lets a document that needs a target say so."""
 
 
-class Schema(roles.Roles, TableColumns):
+class Schema(Roles, TableColumns):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
     Without a target nothing is predicted, and all columns are features.
@@ -195,15 +190,9 @@ class Schema(roles.Roles, TableColumns):
         return len(self.feature_names)
 
     @cached_property
-    def bounds_norm(self) -> float:
-        """The longest feature vector that the bounds allow, without the intercept and before `radius`."""
-        return self.blocks.bound
-
-    @cached_property
     def feature_norm(self) -> float:
         """X: the longest a feature vector of the schema can be, intercept included."""
-        longest = self.bounds_norm if self.radius is None else min(self.radius, self.bounds_norm)
-        return math.hypot(longest, self.intercept)
+        return math.hypot(min(self.blocks.bound, self.radius or math.inf), self.intercept)
 
     @property
     def geometry(self) -> Geometry:
@@ -230,8 +219,10 @@ class Schema(roles.Roles, TableColumns):
     def offset_range(self) -> tuple[float, float]:
         """The middle and the half-width of the offsets' range; for exposures, of their logarithms."""
         column = self.used.get(self.offset or self.exposure or "")
-        logarithm = self.exposure is not None
-        return roles.offset_range(column, logarithm=logarithm) if isinstance(column, Scaled) else (0.0, 0.0)
+        if not isinstance(column, Scaled):
+            return 0.0, 0.0
+        low, high = (math.log(end) if self.exposure else end for end in (column.low, column.high))
+        return (low + high) / 2, (high - low) / 2
 
     @property
     def offset_bound(self) -> float:
@@ -259,13 +250,10 @@ def load_columns(path: Path, header: Header | None = None) -> TableColumns:
     return _validated(TableColumns, _without_roles(_read(path)), source=str(path), header=header)
 
 
-def load_roles(path: Path) -> roles.Roles:
+def load_roles(path: Path) -> Roles:
     """Read which columns a schema file gives a role, whatever target a plan will name."""
-    content = {name: value for name, value in _read(path).items() if name in roles.LATER}
-    try:
-        return roles.Roles.model_validate(content, strict=False)
-    except ValidationError as refused:
-        raise SchemaError(f"In {path}, {explain(refused)}.") from None
+    content = {name: value for name, value in _read(path).items() if name in Roles.model_fields}
+    return _validated(Roles, content, source=str(path), header=None)
 
 
 def load_draft(path: Path, header: Header | None = None) -> TableColumns:
@@ -282,7 +270,7 @@ def load_draft(path: Path, header: Header | None = None) -> TableColumns:
 
 def _filled(column: Any) -> Any:
     """Return a column of a drafted schema without its open fields; ignored if they cannot be left out."""
-    kind = TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None
+    kind = type_of(column)
     return column if kind is None else kind.without_open_fields(column)
 
 
@@ -295,7 +283,7 @@ def without_target(columns: TableColumns) -> Schema:
 
 def _without_roles(content: dict[str, Any]) -> dict[str, Any]:
     """Leave out the roles of columns, which a plan names as it names its target."""
-    return {name: value for name, value in content.items() if name not in roles.LATER}
+    return {name: value for name, value in content.items() if name not in Roles.model_fields}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -321,7 +309,7 @@ def parse_schema(
     return _validated(Schema, {**content, **named}, source=source, header=header)
 
 
-def _validated(kind: type[AnyColumns], content: Mapping[str, Any], *, source: str, header: Header | None) -> AnyColumns:
+def _validated(kind: type[AnyPublic], content: Mapping[str, Any], *, source: str, header: Header | None) -> AnyPublic:
     """Expand a schema's patterns and validate it; SchemaError with its first problem."""
     content = expanded(content, source=source, header=header)
     _require_filled(content.get("columns"), source)
@@ -341,7 +329,7 @@ def _require_filled(columns: Any, source: str) -> None:
                 f"In {source}, '{field}' of column '{name}' is not filled in: write what is publicly "
                 'known about the column (not what this file happens to contain), or type = "ignore".'
             )
-        kind = TYPES.get(str(column.get("type")))
+        kind = type_of(column)
         for field, hint in kind.open_fields.items() if kind is not None else ():
             if field not in column:
                 raise SchemaError(

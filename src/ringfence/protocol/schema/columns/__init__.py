@@ -1,6 +1,7 @@
 """The types of columns that a schema may have: one file each, or a few that are alike, and one line here."""
 
-from typing import Annotated, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
@@ -20,3 +21,8 @@ TYPES: dict[str, type[BaseColumn]] = {
     for kind in (Vector, Identifier, Boolean, Numeric, Date, Text, Categorical, Code, Ignored)
 }
 """By name, in the order in which a draft tries them."""
+
+
+def type_of(column: Any) -> type[BaseColumn] | None:
+    """Return the type of column that an entry of a schema file names, if there is such a type."""
+    return TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None

@@ -1,4 +1,4 @@
-"""What all columns of a schema have in common: how cells are read, what features they become, what a draft writes."""
+"""Base classes of a schema's columns: how cells are read, what features they become, what a draft writes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -49,12 +49,11 @@ class Reading(NamedTuple):
 
     def take(self, rows: NDArray[Any] | slice) -> "Reading":
         """Return the given rows of a column's reading."""
-        empty = None if self.empty is None else self.empty[rows]
         beyond = None if self.beyond is None else Beyond.among(self.unclamped[rows], self.values[rows])
-        return Reading(self.values[rows], empty, beyond)
+        return self.within(rows)._replace(beyond=beyond)
 
     def within(self, rows: NDArray[Any] | slice) -> "Reading":
-        """Return the given rows of a column's reading as a model may know them: without what was clamped."""
+        """Return the given rows of a column's reading as a model may know them: without the clamped numbers."""
         return Reading(self.values[rows], None if self.empty is None else self.empty[rows])
 
     @property
@@ -143,9 +142,14 @@ class ReadColumn(BaseColumn):
     """Whether an additional feature marks empty cells."""
 
     @property
+    def stand_in(self) -> float | None:
+        """The number, or the place of the category, that stands in for an empty cell; None if there is none."""
+        return None
+
+    @property
     def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells in a column of this type."""
-        return bool(self.indicator)
+        """Whether the schema allows for empty cells."""
+        return self.stand_in is not None or bool(self.indicator)
 
     @property
     def is_unbounded(self) -> bool:
@@ -227,6 +231,11 @@ class ReadColumn(BaseColumn):
             empty = empty | cells.among(self.missing_tokens)
         return empty if empty.any() else None
 
+    def _problems(self, empty: NDArray[np.bool_] | None, wrong: NDArray[np.bool_], what: str) -> list[Problem]:
+        """Return the problems of a column's cells: empty ones, unless the schema allows them, and wrong ones."""
+        problems = [] if empty is None or self.may_be_empty else Problem.where(empty, EMPTY)
+        return problems + Problem.where(wrong if empty is None else wrong & ~empty, what)
+
     def _indicated(self, values: FloatArray, reading: Reading, size: float = 1.0) -> FloatArray:
         """Append the indicator of empty cells, if the schema asks for one."""
         if not self.indicator:
@@ -242,11 +251,6 @@ class ReadColumn(BaseColumn):
 def unfilled(given: Mapping[str, Any]) -> list[str]:
     """Return the names of a column's fields that are not filled in; as a missing token, "?" is a value."""
     return [name for name, said in given.items() if said in (UNFILLED, [UNFILLED]) and name != "missing_tokens"]
-
-
-def required(empty: NDArray[np.bool_] | None, *, allowed: bool) -> list[Problem]:
-    """Return the problem of empty cells in a column, unless the schema allows them."""
-    return [] if allowed or empty is None else Problem.where(empty, EMPTY)
 
 
 _WHOSE = {

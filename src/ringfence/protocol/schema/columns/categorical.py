@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema.columns.base import UNFILLED, Cell, Problem, ReadColumn, Reading, required
+from ringfence.protocol.schema.columns.base import UNFILLED, Cell, Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells, number
 
 _SHOWN = 10
@@ -57,11 +57,6 @@ class OneOf(ReadColumn):
         raise NotImplementedError
 
     @property
-    def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells in a categorical column."""
-        return self.stand_in is not None or bool(self.indicator)
-
-    @property
     def constant(self) -> float:
         """The sum of one-hot features, `scale`; 0 for ordered categories, which are one feature."""
         return 0.0 if self.is_ordered else self.scale
@@ -72,10 +67,8 @@ class OneOf(ReadColumn):
         if not self.is_ordered:
             return self.scale
         largest = 2 * self.scale * max(self.center, 1 - self.center)
-        if not self.indicator:
-            return largest
         empty = 0.0 if self.stand_in is None else self._position(float(self.stand_in))
-        return max(largest, math.hypot(empty, self.scale))
+        return max(largest, math.hypot(empty, self.scale)) if self.indicator else largest
 
     def _position(self, place: Any) -> Any:
         """Return the feature of an ordered category at that place."""
@@ -101,12 +94,11 @@ class OneOf(ReadColumn):
         """The first and the last place of ordered categories, or 0 and 1 for each category."""
         indicator = ((0.0, 1.0, 0.0),) if self.indicator else ()
         absent = 0.0 if self.indicator else math.nan
+        last = len(self.classes) - 1
         if self.is_ordered:
-            empty = self.center * (len(self.classes) - 1) if self.indicator else math.nan
-            place = empty if self.stand_in is None else float(self.stand_in)
-            return ((0.0, len(self.classes) - 1.0, place), *indicator)
-        places = range(len(self.classes))
-        own = (absent if self.stand_in is None else float(place == self.stand_in) for place in places)
+            empty = self.center * last if self.indicator else math.nan
+            return ((0.0, float(last), empty if self.stand_in is None else float(self.stand_in)), *indicator)
+        own = (absent if self.stand_in is None else float(place == self.stand_in) for place in range(last + 1))
         return (*((0.0, 1.0, empty) for empty in own), *indicator)
 
     @property
@@ -121,15 +113,11 @@ class OneOf(ReadColumn):
         kept = np.min_scalar_type(-len(self.classes))  # as short as it may be
         of_distinct = np.array([self.place(text) if text else -1 for text in distinct] or [0], dtype=kept)
         places: NDArray[Any] = of_distinct[codes]
-        empty = None
-        if self.missing_tokens or (places < 0).any():
-            empty = self._empty(cells)
-        problems = required(empty, allowed=self.may_be_empty)
         wrong = places < 0
+        empty = self._empty(cells) if self.missing_tokens or wrong.any() else None
         if empty is not None:
             places[empty] = -1 if self.stand_in is None else self.stand_in
-            wrong &= ~empty
-        return Reading(places, empty), problems + Problem.where(wrong, self.unknown)
+        return Reading(places, empty), self._problems(empty, wrong, self.unknown)
 
     def features(self, reading: Reading) -> FloatArray:
         """Return a one-hot column for each category, or one column for ordered categories."""

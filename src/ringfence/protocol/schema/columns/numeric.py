@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, pieces, without_negligible
-from ringfence.protocol.schema.columns.base import (
-    UNFILLED,
-    UNKNOWN,
-    Beyond,
-    Problem,
-    ReadColumn,
-    Reading,
-    required,
-    unfilled,
-)
+from ringfence.protocol.schema.columns.base import UNFILLED, UNKNOWN, Beyond, Problem, ReadColumn, Reading, unfilled
 from ringfence.sources.cells import Cells
 
 
@@ -87,11 +78,6 @@ class Scaled(ReadColumn):
         return np.clip(values * self.unit + self.offset, self.low, self.high)
 
     @property
-    def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells in a numeric column."""
-        return self.stand_in is not None
-
-    @property
     def _largest(self) -> float:
         """The largest absolute scaled number of a numeric column."""
         return max(self.high - self.offset, self.offset - self.low) / self.unit
@@ -155,19 +141,13 @@ class Scaled(ReadColumn):
     def _filled(self, cells: Cells) -> tuple[FloatArray, NDArray[np.bool_] | None, list[Problem]]:
         """Return a numeric column with empty cells replaced by the stand-in, the mask of empty cells, and problems."""
         values = self.values(cells)
-        if (
-            not self.missing_tokens
-            and math.isfinite(values.min(initial=0.0))
-            and math.isfinite(values.max(initial=0.0))
-        ):
-            return values, None, []  # as most columns are
         wrong = ~np.isfinite(values)
+        if not self.missing_tokens and not wrong.any():
+            return values, None, []  # as most columns are
         empty = self._empty(cells)
-        problems = required(empty, allowed=self.stand_in is not None)
         if empty is not None:
-            values = np.where(empty, self.stand_in if self.stand_in is not None else 0.0, values)
-            wrong &= ~empty
-        return values, empty, problems + Problem.where(wrong, self.problem)
+            values = np.where(empty, 0.0 if self.stand_in is None else self.stand_in, values)
+        return values, empty, self._problems(empty, wrong, self.problem)
 
     def features(self, reading: Reading) -> FloatArray:
         """Return the number of each numeric cell, and whether there was none."""

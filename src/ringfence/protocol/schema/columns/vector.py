@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray, row_norms, without_negligible
 from ringfence.protocol.public import Digest
-from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading, required
+from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells
 
 
@@ -68,12 +68,10 @@ class Vector(ReadColumn):
         vectors = cells.vectors(self.length)
         wrong: NDArray[np.bool_] = ~np.asarray(np.isfinite(vectors).all(axis=1))
         empty = self._empty(cells) if wrong.any() else None
-        problems = required(empty, allowed=self.may_be_empty)
         if empty is not None:
             vectors = np.where(empty[:, None], 0.0, vectors)
-            wrong &= ~empty
         what = f"this is not a vector of {self.length} finite numbers; make it again with the schema's extractor"
-        return vectors, empty, problems + Problem.where(wrong, what)
+        return vectors, empty, self._problems(empty, wrong, what)
 
     def features(self, reading: Reading) -> FloatArray:
         """Return the vectors, as they were read, and the indicator."""

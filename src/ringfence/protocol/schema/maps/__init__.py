@@ -5,7 +5,7 @@ can say, and nothing about who is protected. It stands in the schema, and so in 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
@@ -15,21 +15,20 @@ from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.maps.base import MOST_FEATURES
 from ringfence.protocol.schema.maps.curves import Curve, CurveBlock, Cyclic, Spline
-from ringfence.protocol.schema.maps.joint import Fourier, Interaction, Joint
+from ringfence.protocol.schema.maps.joint import Fourier, Interaction
 
 FeatureMap: TypeAlias = Annotated[Spline | Cyclic | Interaction | Fourier, Field(discriminator="type")]
 
 
-def blocks_of(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> Blocks:
+def blocks_of(columns: Mapping[str, ReadColumn], maps: Sequence[FeatureMap]) -> Blocks:
     """Return the parts of a feature vector: each column's, in their order, and then those of several columns."""
     by_column, joint = _parts(columns, maps)
     made = [block for map in joint for block in map.blocks(by_column)]
     return Blocks([*(block for blocks in by_column.values() for block in blocks), *made])
 
 
-def check_maps(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> None:
+def check_maps(columns: Mapping[str, ReadColumn], maps: Sequence[FeatureMap]) -> None:
     """Raise ValueError, with the remedy, if maps cannot be applied to these columns."""
-    maps = tuple(maps)
     if not maps:
         return
     for map in maps:
@@ -50,20 +49,21 @@ def check_maps(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) ->
         )
 
 
-def _parts(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> tuple[dict[str, Blocks], list[Joint]]:
+def _parts(
+    columns: Mapping[str, ReadColumn], maps: Sequence[FeatureMap]
+) -> tuple[dict[str, Blocks], list[Interaction | Fourier]]:
     """Return every column's own blocks, as curves leave them, and the maps of several columns."""
-    maps = tuple(maps)
     curves = [map for map in maps if isinstance(map, Curve)]
-    joint: list[Joint] = [map for map in maps if isinstance(map, Joint)]
+    joint = [map for map in maps if not isinstance(map, Curve)]
     return {name: _column(name, column, curves) for name, column in columns.items()}, joint
 
 
-def _column(name: str, column: ReadColumn, curves: Iterable[Curve]) -> Blocks:
+def _column(name: str, column: ReadColumn, curves: Iterable[Spline | Cyclic]) -> Blocks:
     """Return the blocks of one column: its own features, unless a map replaces them, and its curves."""
     own = [curve for curve in curves if name in curve.columns]
     if not own or not isinstance(column, Scaled):
         return Blocks([ColumnBlock(name, column)])
-    kept: list[Block] = [ColumnBlock(name, column)] if all(curve.keeps for curve in own) else []
+    kept: list[Block] = [ColumnBlock(name, column)] if all(curve.keep for curve in own) else []
     tells = bool(column.indicator) and not kept
     made = [CurveBlock(curve, name, column, tells=tells and curve is own[0]) for curve in own]
     return Blocks([*kept, *made])

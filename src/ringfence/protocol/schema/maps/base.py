@@ -1,4 +1,4 @@
-"""What all maps have in common: which columns they are of, and which blocks of features they make."""
+"""The base class of feature maps: which columns a map takes."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, TypeAlias
@@ -34,8 +34,3 @@ class BaseMap(Public):
                 raise ValueError(f"a {self.type} map names the column '{name}' twice: name it once")
         if len(self.columns) < self.least:
             raise ValueError(f"an {self.type} map needs {self.least} columns or more: name another one")
-
-    @property
-    def words(self) -> str:
-        """A description of the feature map, for people to read."""
-        raise NotImplementedError

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,8 @@ Places: TypeAlias = Annotated[tuple[float | Moment, ...], Field(min_length=1, ma
 class Curve(BaseMap):
     """A map of every one of its columns by itself; they are numbers."""
 
-    @property
-    def keeps(self) -> bool:
-        """Whether the column's own feature stays beside those of the curve."""
-        return False
+    constant: ClassVar[float] = 0.0
+    """The sum of a curve's features, if it is the same for every number; else 0."""
 
     def check(self, columns: Mapping[str, ReadColumn]) -> None:
         """Raise ValueError if a column is not a number or date, or does not suit the map."""
@@ -48,58 +46,6 @@ class Curve(BaseMap):
     def fit(self, column: Scaled) -> None:
         """Raise ValueError if a curve cannot be made of that column."""
 
-    def width(self, column: Scaled) -> int:
-        """Return how many features a curve makes."""
-        raise NotImplementedError
-
-    def bound(self, column: Scaled) -> float:
-        """Return the largest norm of a curve's features."""
-        raise NotImplementedError
-
-    @property
-    def constant(self) -> float:
-        """The sum of a curve's features, if it is the same for every number; else 0."""
-        return 0.0
-
-    def names(self, name: str, column: Scaled) -> list[str]:
-        """Return a name for each feature of a curve."""
-        raise NotImplementedError
-
-    def values(self, numbers: FloatArray, column: Scaled) -> FloatArray:
-        """Return the features of numbers within the column's bounds, in its own units."""
-        raise NotImplementedError
-
-
-class CurveBlock(Block):
-    """A curve of one column. With an indicator, all features of an empty cell but the indicator are 0.
-
-    `tells` says whether the indicator is part of this block: each column has one.
-    """
-
-    def __init__(self, curve: Curve, name: str, column: Scaled, *, tells: bool) -> None:
-        """Make the block of a curve of one column; `tells` appends the indicator of empty cells."""
-        self._curve, self._name, self._column, self._tells = curve, name, column, tells
-        self.width = curve.width(column) + tells
-        self.bound = max(curve.bound(column), 1.0) if tells else curve.bound(column)
-        self.constant = curve.constant if tells or not column.indicator else 0.0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the curve's features and of the indicator."""
-        own = self._curve.names(self._name, self._column)
-        return (*own, f"{self._name} is missing") if self._tells else tuple(own)
-
-    def features(self, readings: Readings) -> FloatArray:
-        """Return the curve's features of a column's reading."""
-        reading = readings[self._name]
-        values = self._curve.values(self._column.in_units(reading.values), self._column)
-        empty = reading.empty if self._column.indicator else None
-        if empty is not None:
-            values[empty] = 0.0
-        if not self._tells:
-            return values
-        return np.column_stack([values, np.zeros(len(values)) if empty is None else empty])
-
 
 class Spline(Curve):
     """The B-splines of a `degree`: at every number they are not negative and add up to 1.
@@ -109,6 +55,9 @@ class Spline(Curve):
     that the basis is that of scikit-learn's SplineTransformer. There are knots + degree − 1 features, which take the
     place of the column's own: a straight line is among their sums.
     """
+
+    constant: ClassVar[float] = 1.0
+    keep: ClassVar[None] = None
 
     type: Literal["spline"] = "spline"
     knots: Annotated[int, Field(ge=2, le=MOST_KNOTS)] | Places = 5
@@ -137,18 +86,12 @@ class Spline(Curve):
 
     def width(self, column: Scaled) -> int:
         """Return how many functions the spline basis has."""
-        inner = self.knots if isinstance(self.knots, int) else len(self._inner(column))
-        return inner + self.degree - 1
+        return len(self._inner(column)) + self.degree - 1
 
     def bound(self, column: Scaled) -> float:
         """Return the largest norm of a spline basis, to a ten-thousandth, never less: √½ for even knots, degree 3."""
         inner = self._inner(column)
         return _largest_norm(inner[:2] if isinstance(self.knots, int) else inner, self.degree)
-
-    @property
-    def constant(self) -> float:
-        """1, the sum of all B-splines."""
-        return 1.0
 
     def names(self, name: str, column: Scaled) -> list[str]:
         """Return the number of each B-spline, and about where its bump is."""
@@ -227,11 +170,6 @@ class Cyclic(Curve):
     harmonics: int = Field(default=1, ge=1, le=1000)
     keep: Only = None
 
-    @property
-    def keeps(self) -> bool:
-        """Whether the column's own feature stays beside the cyclic curve's."""
-        return bool(self.keep)
-
     def width(self, column: Scaled) -> int:
         """Return two features for each harmonic of a cyclic curve."""
         return 2 * self.harmonics
@@ -257,3 +195,34 @@ class Cyclic(Curve):
         """Describe a cyclic curve: period, harmonics and columns."""
         times = "" if self.harmonics == 1 else f" and {self.harmonics} harmonics"
         return f"cosines and sines of period {self.period:g}{times} ({', '.join(self.columns)})"
+
+
+class CurveBlock(Block):
+    """A curve of one column. With an indicator, all features of an empty cell but the indicator are 0.
+
+    `tells` says whether the indicator is part of this block: each column has one.
+    """
+
+    def __init__(self, curve: Spline | Cyclic, name: str, column: Scaled, *, tells: bool) -> None:
+        """Make the block of a curve of one column; `tells` appends the indicator of empty cells."""
+        self._curve, self._name, self._column, self._tells = curve, name, column, tells
+        self.width = curve.width(column) + tells
+        self.bound = max(curve.bound(column), 1.0) if tells else curve.bound(column)
+        self.constant = curve.constant if tells or not column.indicator else 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the curve's features and of the indicator."""
+        own = self._curve.names(self._name, self._column)
+        return (*own, f"{self._name} is missing") if self._tells else tuple(own)
+
+    def features(self, readings: Readings) -> FloatArray:
+        """Return the curve's features of a column's reading."""
+        reading = readings[self._name]
+        values = self._curve.values(self._column.in_units(reading.values), self._column)
+        empty = reading.empty if self._column.indicator else None
+        if empty is not None:
+            values[empty] = 0.0
+        if not self._tells:
+            return values
+        return np.column_stack([values, np.zeros(len(values)) if empty is None else empty])

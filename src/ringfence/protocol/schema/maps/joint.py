@@ -1,4 +1,4 @@
-"""Joint maps: of several columns together, by products of their features or by random Fourier features."""
+"""Joint maps of several columns: products of their features as curves leave them, or random Fourier features."""
 
 import hashlib
 import math
@@ -31,19 +31,7 @@ def _is_named(seed: object) -> object:
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**64), BeforeValidator(_is_named)]
 
 
-class Joint(BaseMap):
-    """A map of several columns together, of their features as curves leave them."""
-
-    def width(self, inputs: Mapping[str, Blocks]) -> int:
-        """Return how many features a joint map makes of several columns; ValueError if it cannot be made of them."""
-        raise NotImplementedError
-
-    def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:
-        """Return the blocks that a joint map makes of the features of several columns."""
-        raise NotImplementedError
-
-
-class Interaction(Joint):
+class Interaction(BaseMap):
     """All products of a feature of one column and a feature of another, for every two of the columns.
 
     They stand beside the columns' own. The norm of all products is the product of the two columns' norms, and so is its
@@ -90,7 +78,7 @@ class Products(Block):
         return (first[:, :, None] * second[:, None, :]).reshape(len(first), self.width)
 
 
-class Fourier(Joint):
+class Fourier(BaseMap):
     """Cosines and sines of w·x for features/2 public directions w, times √(2/features), beside the columns' own.
 
     x is the columns' features, scaled as a model has them; every number of w is normal, with the standard deviation
