@@ -15,34 +15,6 @@ import re
 import unicodedata
 from importlib.util import find_spec
 
-__all__ = [
-    "AccountingError",
-    "ApprovalError",
-    "CertificateError",
-    "DatasetError",
-    "DeploymentError",
-    "DoorError",
-    "EstimatorError",
-    "LedgerBusyError",
-    "LedgerDamagedError",
-    "LedgerError",
-    "LedgerWriteError",
-    "MessageError",
-    "OutputError",
-    "PlanError",
-    "RecordsError",
-    "RegistryError",
-    "RingfenceError",
-    "SchemaError",
-    "SiloError",
-    "SweepError",
-    "TrainingError",
-    "TranscriptError",
-    "require_extra",
-    "visible",
-    "visible_lines",
-]
-
 
 class RingfenceError(Exception):
     """Base class of all errors that Ringfence raises deliberately."""
@@ -156,7 +128,7 @@ def visible(text: str) -> str:
     """
     if _PLAIN.fullmatch(text):
         return text
-    return "".join(_escaped(character) if _is_hidden(character) else character for character in text)
+    return "".join(_visible_character(character) for character in text)
 
 
 def visible_lines(text: str) -> str:
@@ -164,13 +136,10 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def _is_hidden(character: str) -> bool:
-    """Return whether a character of an error's text, or of other output, cannot be seen."""
-    return unicodedata.category(character) in _HIDDEN or _IGNORED.match(character) is not None
-
-
-def _escaped(character: str) -> str:
-    """Return a hidden character of an error's text, or of other output, as an escape."""
+def _visible_character(character: str) -> str:
+    """Return a character of an error's text, or of other output, as it is, or as an escape if it cannot be seen."""
+    if unicodedata.category(character) not in _HIDDEN and not _IGNORED.match(character):
+        return character
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

@@ -7,7 +7,7 @@ Internal, except `features`: may change without notice. `ringfence` lists what i
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -26,8 +26,6 @@ Chunk: TypeAlias = Mapping[str, Cells]
 """Columns by name. Some sources read a column when it is asked for: ask for each once, in their order,
 and before the next part."""
 
-Reader: TypeAlias = Callable[[Description, Collection[str]], Iterator[Chunk]]
-
 
 def chunks(source: Source, numbers: Collection[str] = ()) -> Iterator[Chunk]:
     """Yield the columns of any source's table, some rows at a time; the first may have none, all have the same columns.
@@ -38,7 +36,7 @@ def chunks(source: Source, numbers: Collection[str] = ()) -> Iterator[Chunk]:
         yield frames.columns_of(source)
         return
     described = describe(source)
-    parts = _reader(described)(described, numbers)
+    parts = _read(described, numbers)
     yield from _beside(parts, described) if described.arrays else parts
 
 
@@ -76,24 +74,27 @@ def order(source: Source) -> tuple[str, ...]:
     return describe(source).order_by if isinstance(source, Path) else ()
 
 
-def _reader(described: Description) -> Reader:
-    """Return the reader for the kind of file, which its first bytes tell."""
-    if described.file is None:
+def _read(described: Description, numbers: Collection[str]) -> Iterator[Chunk]:
+    """Yield the columns of a file or a query, some rows at a time; a file's first bytes tell its kind."""
+    file = described.file
+    if file is None:
         _arrow_files()
-        return databases.read
-    start = _start(described.file)
+        yield from databases.read(described)
+        return
+    start = _start(file)
     if start[:4] == b"PAR1":
-        return cast(Reader, _arrow_files().read_parquet)
-    if start[:6] == b"ARROW1" or (start[:4] == b"\xff\xff\xff\xff" and described.file.suffix in (".arrow", ".arrows")):
-        return cast(Reader, _arrow_files().read_ipc)
-    if start[:6] == b"\x93NUMPY" or (start[:4] == b"PK\x03\x04" and described.file.suffix == ".npz"):
-        return numpy_files.read
-    if start[:4] == b"PK\x03\x04" or start == _OLD_SPREADSHEET:
+        yield from _arrow_files().read_parquet(file)
+    elif start[:6] == b"ARROW1" or (start[:4] == b"\xff\xff\xff\xff" and file.suffix in (".arrow", ".arrows")):
+        yield from _arrow_files().read_ipc(file)
+    elif start[:6] == b"\x93NUMPY" or (start[:4] == b"PK\x03\x04" and file.suffix == ".npz"):
+        yield numpy_files.read(file)
+    elif start[:4] == b"PK\x03\x04" or start == _OLD_SPREADSHEET:
         raise RecordsError(
-            f"{described.file.name} is a spreadsheet or an archive, which Ringfence cannot read: export the table as "
-            "CSV or Parquet."
+            f"{file.name} is a spreadsheet or an archive, which Ringfence cannot read: export the table as CSV or "
+            "Parquet."
         )
-    return csv_files.read
+    else:
+        yield from csv_files.read(described, numbers)
 
 
 def _start(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.parquet
 from ringfence.errors import RecordsError
 from ringfence.sources.cells import ArrayCells, Cells, CodedCells, ListCells, TextCells
 from ringfence.sources.csv_files import require_few
-from ringfence.sources.description import Description, refusing_damaged
+from ringfence.sources.description import refusing_damaged
 
 ROWS = 2**15
 """How many rows of a query's result are worked on at a time."""
@@ -24,9 +24,8 @@ NUMBERS = 2**18
 """About how many cells of a Parquet file are read at a time, a column at least."""
 
 
-def read_parquet(described: Description, numbers: Collection[str] = ()) -> Iterator[Mapping[str, Cells]]:
+def read_parquet(path: Path) -> Iterator[Mapping[str, Cells]]:
     """Yield a Parquet file's columns, a group of rows at a time; each is read when it is asked for."""
-    path = cast(Path, described.file)
     with _refusing(path, "Parquet"):
         metadata = pyarrow.parquet.read_metadata(path)
         schema = metadata.schema.to_arrow_schema()
@@ -65,7 +64,7 @@ class _RowGroup(Mapping[str, Cells]):
         return iter(self._names)
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a Parquet row group has a column of that name."""
+        """Return whether a Parquet row group has a column of that name, without reading it."""
         return name in self._places
 
     def __getitem__(self, name: str) -> Cells:
@@ -80,20 +79,17 @@ class _RowGroup(Mapping[str, Cells]):
         return self._held[name]
 
 
-def read_ipc(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
+def read_ipc(path: Path) -> Iterator[dict[str, Cells]]:
     """Yield the columns of an Arrow file, or stream, some rows at a time."""
-    path = cast(Path, described.file)
     with _refusing(path, "Arrow"):
-        with path.open("rb") as plain:
-            is_file = plain.read(6) == b"ARROW1"
         with pa.memory_map(str(path)) as mapped:
-            if is_file:
+            if mapped.read(6) == b"ARROW1":
                 file = pyarrow.ipc.open_file(mapped)
-                yield _nothing(path, file.schema)
                 batches = (file.get_batch(number) for number in range(file.num_record_batches))
             else:
-                batches = pyarrow.ipc.open_stream(mapped)
-                yield _nothing(path, batches.schema)
+                mapped.seek(0)
+                file = batches = pyarrow.ipc.open_stream(mapped)
+            yield _nothing(path, file.schema)
             for batch in batches:
                 batch.validate(full=True)
                 yield columns_of(batch)

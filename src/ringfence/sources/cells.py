@@ -87,8 +87,7 @@ class Cells(ABC):
     def vectors(self, length: int) -> FloatArray:
         """Return each cell as `length` numbers; all NaN if it is anything else."""
         codes, distinct = self.coded()
-        parsed = [self._vector(text, length) for text in distinct]
-        return (np.array(parsed) if parsed else np.zeros((0, length)))[codes]
+        return np.array([self._vector(text, length) for text in distinct]).reshape(-1, length)[codes]
 
     def words(self, rows: slice = ALL) -> Words:
         """Return 64 bits that identify each cell: equal for a number and its text, so that files and tables agree."""
@@ -120,8 +119,6 @@ class TextCells(Cells):
         self._cells = cells
         self._comma = comma
         self._is_raw = raw
-        self._numbers: FloatArray | None = None
-        self._coded: tuple[IntArray, list[str]] | None = None
 
     def __len__(self) -> int:
         """Return the number of text cells."""
@@ -132,24 +129,29 @@ class TextCells(Cells):
         return [cell.strip() for cell in self._cells] if self._is_raw else list(self._cells)
 
     def numbers(self) -> FloatArray:
-        """Parse text cells as numbers, once."""
-        if self._numbers is None:
-            try:
-                if self._comma or "_" in "".join(self._cells):
-                    raise ValueError
-                self._numbers = np.array(list(map(float, self._cells)), dtype=np.float64)
-            except ValueError:
-                self._numbers = np.array([self._number(cell) for cell in self._cells], dtype=np.float64)
+        """Return text cells as numbers, which are parsed once."""
         return self._numbers
 
+    @cached_property
+    def _numbers(self) -> FloatArray:
+        """Text cells parsed as numbers."""
+        try:
+            if self._comma or "_" in "".join(self._cells):
+                raise ValueError
+            return np.array(list(map(float, self._cells)), dtype=np.float64)
+        except ValueError:
+            return np.array([self._number(cell) for cell in self._cells], dtype=np.float64)
+
     def coded(self) -> tuple[IntArray, list[str]]:
-        """Number the texts of text cells in the order in which they appear."""
-        if self._coded is None:
-            places: dict[str, int] = {}
-            codes = [places.setdefault(cell, len(places)) for cell in self._cells]
-            distinct = [text.strip() for text in places] if self._is_raw else list(places)
-            self._coded = np.array(codes, dtype=np.int64), distinct
+        """Return the texts of text cells, numbered once in the order in which they appear."""
         return self._coded
+
+    @cached_property
+    def _coded(self) -> tuple[IntArray, list[str]]:
+        """The codes of text cells, and the distinct texts."""
+        places: dict[str, int] = {}
+        codes = [places.setdefault(cell, len(places)) for cell in self._cells]
+        return np.array(codes, dtype=np.int64), [text.strip() if self._is_raw else text for text in places]
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
         """Concatenate text cells."""
@@ -162,7 +164,7 @@ class TextCells(Cells):
     @cached_property
     def _are_numbers(self) -> bool:
         """Whether all text cells are finite numbers, and not coded yet."""
-        return self._coded is None and bool(np.isfinite(self.numbers()).all())
+        return "_coded" not in vars(self) and bool(np.isfinite(self._numbers).all())
 
     def take(self, rows: Any) -> "TextCells":
         """Return the given rows of text cells."""
@@ -244,17 +246,12 @@ class ArrayCells(Cells):
         """Write distinct values of an array's cells as texts."""
         empty = self.empty()
         if self._values.ndim != 1:
-            texts = [
-                "" if none else " ".join(map(repr, row)) for row, none in zip(self._values.tolist(), empty, strict=True)
-            ]
-            return TextCells(texts).coded()
+            rows = zip(self._values.tolist(), empty, strict=True)
+            return ListCells([None if none else row for row, none in rows]).coded()
         distinct, codes = np.unique(self._values, return_inverse=True)
         texts = [_text(value) for value in distinct.tolist()] if distinct.dtype.kind != "M" else _time_texts(distinct)
-        codes = codes.astype(np.int64)
-        if empty.any():
-            codes = np.where(empty, len(texts), codes)
-            texts.append("")
-        return codes, texts
+        codes = np.where(empty, len(texts), codes.astype(np.int64))
+        return codes, [*texts, ""] if empty.any() else texts
 
     def times(self) -> NDArray[np.datetime64] | None:
         """Return the cells of an array of times in microseconds; None for other arrays."""
@@ -364,8 +361,6 @@ def _is_vector(each: Any) -> bool:
 
 def _lookup(of_distinct: Sequence[Any], codes: NDArray[Any], dtype: Any = bool) -> NDArray[Any]:
     """Return for each row of coded cells what was found for its text."""
-    if not len(codes):
-        return np.zeros(0, dtype=dtype)
     found: NDArray[Any] = np.asarray(of_distinct, dtype=dtype)[codes]
     return found
 

@@ -12,7 +12,7 @@ import io
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
@@ -37,15 +37,8 @@ def _as_latin(problem: UnicodeError) -> tuple[str, int]:
     if not isinstance(problem, UnicodeDecodeError):
         raise problem
     wrong = problem.object[problem.start : problem.end]
-    return "".join(_letter(byte) for byte in wrong), problem.end
-
-
-def _letter(byte: int) -> str:
-    """Return the Windows-1252 letter of a byte in a CSV file."""
-    try:
-        return bytes([byte]).decode("cp1252")
-    except UnicodeDecodeError:
-        return chr(byte)
+    letters = (bytes([byte]).decode("cp1252", errors="ignore") or chr(byte) for byte in wrong)
+    return "".join(letters), problem.end
 
 
 codecs.register_error("ringfence-latin", _as_latin)
@@ -53,82 +46,72 @@ codecs.register_error("ringfence-latin", _as_latin)
 
 def read(table: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
     """Yield a CSV file's columns, a block of rows at a time; `numbers` names those that will be asked for numbers."""
-    path = cast(Path, table.file)
     with _opened(table) as (file, described):
         first = _decoded(_line(file), described)
         delimiter = described.delimiter or _delimiter(first)
-        names = _names(path, first, delimiter)
+        names = _names(cast(Path, table.file), first, delimiter)
         yield {name: TextCells([]) for name in names}
-        comma = described.decimal == "," or (described.decimal is None and delimiter != ",")
-        parser = _Parser(path, names, delimiter, described, comma, frozenset(numbers))
+        parser = _Parser(described, names, delimiter, frozenset(numbers))
         for block in _blocks(file):
             yield from parser.read(block)
 
 
+@dataclass
 class _Parser:
-    """Reads blocks of whole lines, one after the other."""
+    """Reads blocks of whole lines of a CSV file, one after the other, and counts the rows."""
 
-    def __init__(
-        self,
-        path: Path,
-        names: list[str],
-        delimiter: str,
-        described: Description,
-        comma: bool,
-        numbers: frozenset[str],
-    ) -> None:
-        """Prepare to parse blocks of a CSV file with these names of columns."""
-        self._path, self._names, self._delimiter = path, names, delimiter
-        self._described, self._comma, self._numbers = described, comma, numbers
-        self._rows = 0
-        self._blank = 0
-        self._is_fast = len(names) > 1 and described.encoding in (None, "utf-8") and has_pyarrow()
+    described: Description
+    names: list[str]
+    delimiter: str
+    numbers: frozenset[str]
+    rows: int = 0
+    blank: int = 0
 
     def read(self, block: bytes) -> Iterator[dict[str, Cells]]:
         """Yield the columns of a block of CSV lines, if it has rows."""
+        either = self.described.decimal is None and self.delimiter != ","
+        comma = self.described.decimal == "," or either
         table = None
-        if self._is_fast and not self._blank and b"\0" not in block:
+        is_plain = self.described.encoding in (None, "utf-8") and not self.blank and b"\0" not in block
+        if is_plain and len(self.names) > 1 and has_pyarrow():
             from ringfence.sources import arrow_files
 
-            strict = self._comma and self._described.decimal is None
             table = arrow_files.read_csv_block(
-                block, self._names, self._delimiter, self._numbers, comma=self._comma, either=strict
+                block, self.names, self.delimiter, self.numbers, comma=comma, either=either
             )
         if table is None:
-            table = self._texts(_decoded(block, self._described))
+            table = self._texts(_decoded(block, self.described), comma)
         count = len(next(iter(table.values())))
-        self._rows += count
+        self.rows += count
         if count:
             yield table
 
-    def _texts(self, text: str) -> dict[str, Cells]:
+    def _texts(self, text: str, comma: bool) -> dict[str, Cells]:
         """Parse a block of CSV text by the standard library, and check each row's length."""
         kept: list[list[str]] = []
-        width = len(self._names)
-        for row in self._lines(text):
-            number = self._rows + len(kept) + 2
+        file, width = self.described.file, len(self.names)
+        for row in _rows(file, text, self.delimiter):
+            number = self.rows + len(kept) + 2
             if not row:
-                self._blank = self._blank or number
-            elif self._blank:
-                raise RecordsError(f"{self._path}, line {self._blank} is blank in the middle of the file; remove it.")
+                self.blank = self.blank or number
+            elif self.blank:
+                raise RecordsError(f"{file}, line {self.blank} is blank in the middle of the file; remove it.")
             elif len(row) != width:
                 raise RecordsError(
-                    f"{self._path}, line {number} has {len(row)} cells where the first line names {width} columns."
+                    f"{file}, line {number} has {len(row)} cells where the first line names {width} columns."
                 )
             else:
                 kept.append(row)
-        columns: Any = zip(*kept, strict=True) if kept else ([] for _ in self._names)
-        return {
-            name: TextCells(cells, comma=self._comma, raw=True)
-            for name, cells in zip(self._names, columns, strict=True)
-        }
+        columns: Any = zip(*kept, strict=True) if kept else ([] for _ in self.names)
+        return {name: TextCells(cells, comma=comma, raw=True) for name, cells in zip(self.names, columns, strict=True)}
 
-    def _lines(self, text: str) -> Iterator[list[str]]:
-        """Split CSV text into rows; RecordsError if it is malformed."""
-        try:
-            yield from csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
-        except csv.Error:
-            raise _malformed(self._path) from None
+
+def _rows(file: Path | None, text: str, delimiter: str) -> Iterator[list[str]]:
+    """Split CSV text into rows; RecordsError if it is malformed."""
+    try:
+        yield from csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    except csv.Error:
+        raise RecordsError(f"The data file {file} is not well-formed CSV (a quote that never closes?).") from None
 
 
 @contextmanager
@@ -200,10 +183,7 @@ def _delimiter(line: str) -> str:
 
 def _names(path: Path, line: str, delimiter: str) -> list[str]:
     """Return the names of columns in a CSV file's first line; RecordsError if they are unusable."""
-    try:
-        rows = list(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter, strict=True))
-    except csv.Error:
-        raise _malformed(path) from None
+    rows = list(_rows(path, line, delimiter))
     names = [name.strip() for name in (rows[0] if rows else [])]
     if not names or any(not name for name in names):
         raise RecordsError(f"{path} needs a first line that names every column.")
@@ -211,11 +191,6 @@ def _names(path: Path, line: str, delimiter: str) -> list[str]:
     if len(set(names)) != len(names):
         raise RecordsError(f"{path} has two columns of the same name in its first line.")
     return names
-
-
-def _malformed(path: Path) -> RecordsError:
-    """Return the error for a CSV file that is not well-formed."""
-    return RecordsError(f"The data file {path} is not well-formed CSV (a quote that never closes?).")
 
 
 def require_few(path: Path, columns: int) -> None:

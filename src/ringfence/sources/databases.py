@@ -3,7 +3,8 @@
 Nothing of what a driver says is shown: it may quote a cell, or a password. Queries run in transactions that only read.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,18 +14,15 @@ from ringfence.sources.csv_files import require_few
 from ringfence.sources.description import Description
 
 
-def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
+def read(described: Description) -> Iterator[dict[str, Cells]]:
     """Yield the columns of a database query's result, some rows at a time."""
-    import pyarrow as pa
-
     from ringfence.sources import arrow_files
 
     table = _sorted(_fetched(described), described)
-    source = str(described.named)
     require_few(described.named, len(table.schema.names))
-    names = arrow_files.unique(table.schema.names, f"The query of {source}")
+    names = arrow_files.unique(table.schema.names, f"The query of {described.named}")
     yield {name: TextCells([]) for name in names}
-    for batch in pa.Table.to_batches(table, max_chunksize=arrow_files.ROWS):
+    for batch in table.to_batches(max_chunksize=arrow_files.ROWS):
         yield arrow_files.columns_of(batch)
 
 
@@ -69,8 +67,7 @@ def _of_sqlite(described: Description, place: str, statement: str) -> Any:
     """Run a query in an SQLite database file, opened read-only."""
     import adbc_driver_sqlite.dbapi as driver
 
-    path = described.named.parent / place
-    _require_there(path)
+    path = _database_file(described, place)
     with driver.connect(f"file:{quote(str(path))}?mode=ro") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetch_arrow_table()
@@ -80,9 +77,7 @@ def _of_duckdb(described: Description, place: str, statement: str) -> Any:
     """Run a query in a DuckDB database file, opened read-only."""
     import duckdb
 
-    path = described.named.parent / place
-    _require_there(path)
-    with duckdb.connect(str(path), read_only=True) as connection:
+    with duckdb.connect(str(_database_file(described, place)), read_only=True) as connection:
         return connection.sql(statement).to_arrow_table()
 
 
@@ -93,10 +88,12 @@ _KINDS: Mapping[str, Callable[[Description, str, str], Any]] = {
 }
 
 
-def _require_there(path: Any) -> None:
-    """Refuse a database file that does not exist."""
+def _database_file(described: Description, place: str) -> Path:
+    """Return the path of a database file beside its description; RecordsError if there is none."""
+    path = described.named.parent / place
     if not path.is_file():
         raise RecordsError(f"There is no database file {path}: correct `database` in the description.")
+    return path
 
 
 def _sorted(table: Any, described: Description) -> Any:
@@ -106,18 +103,16 @@ def _sorted(table: Any, described: Description) -> Any:
             raise RecordsError(
                 f"The query of {described.named} returns no column '{name}', which `order_by` names: select it."
             )
-    import pyarrow.compute as pc
-
-    keys = table.select(list(described.order_by))
+    order = list(described.order_by)
+    keys = table.select(order)
     if any(column.null_count for column in keys.columns):
         raise RecordsError(
             f"A column that `order_by` of {described.named} names has empty cells: sort by one that is filled in for "
             "every row."
         )
-    if keys.group_by(list(described.order_by)).aggregate([]).num_rows != table.num_rows:
+    if keys.group_by(order).aggregate([]).num_rows != table.num_rows:
         raise RecordsError(
             f"Two rows agree in all columns that `order_by` of {described.named} names, so their order is undefined: "
             "name columns that together identify each row."
         )
-    places = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in described.order_by])
-    return table.take(places)
+    return table.sort_by([(name, "ascending") for name in order])

@@ -1,9 +1,8 @@
 """NumPy's files: one array (.npy), or several by name (.npz); nothing in them is run."""
 
-from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +10,15 @@ from numpy.typing import NDArray
 from ringfence.errors import RecordsError
 from ringfence.sources.cells import ArrayCells, Cells, TextCells
 from ringfence.sources.csv_files import require_few
-from ringfence.sources.description import Description, refusing_damaged
+from ringfence.sources.description import refusing_damaged
 
 
-def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
-    """Yield the columns of a NumPy file (.npy or .npz).
+def read(path: Path) -> dict[str, Cells]:
+    """Return the columns of a NumPy file (.npy or .npz).
 
     Of several arrays each is a column, of numbers, texts or, with two dimensions, vectors. Of one array with named
     fields each field is a column; of one without, its columns are called x0, x1 and so on.
     """
-    path = cast(Path, described.file)
     with _refusing_numpy(path), path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -34,7 +32,7 @@ def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict
         raise RecordsError(
             f"{path} has no arrays, or arrays with different numbers of rows: give all of them the same length."
         )
-    yield columns
+    return columns
 
 
 def read_array(path: Path) -> Cells:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import scipy.linalg
+import scipy  # loads its modules on first use, as a silo's text columns need none of them
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError

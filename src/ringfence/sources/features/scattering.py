@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.fft
+import scipy  # loads its modules on first use, as a silo's text columns need none of them
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
