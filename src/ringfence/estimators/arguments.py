@@ -1,7 +1,6 @@
 """The arguments of `fit`: silos' tables joined into one, and labels, persons, weights and budgets checked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,22 +19,22 @@ def as_frame(X: Any) -> Any:
     return X.to_pandas() if frames.is_arrow_like(X) else X
 
 
-@dataclass(frozen=True)
-class SiloLabels:
-    """The silo of each row: a label per row, and the order of the silos if the caller gave them one."""
+class FitArguments(NamedTuple):
+    """The rows of all silos in one table; `silos` has a label per row, and `order` the labels in the caller's order."""
 
-    rows: Any = None
+    X: Any
+    y: Any
+    silos: Any
+    persons: Any
+    weights: Any
     order: Sequence[str] | None = None
 
-    def by_silo(self, count: int) -> dict[str, NDArray[np.int64]]:
+    def rows_by_silo(self, count: int) -> dict[str, NDArray[np.int64]]:
         """Return the row numbers of every silo, sorted by label if they have no order; without labels, of one silo."""
-        if self.rows is None:
+        if self.silos is None:
             return {ALONE: np.arange(count)}
-        labels = np.asarray(self.rows, dtype=object)
-        if labels.shape != (count,):
-            raise EstimatorError(f"`silos` must have one label for each of the {count} rows of X.")
         found: dict[Any, list[int]] = {}
-        for row, label in enumerate(labels.tolist()):
+        for row, label in enumerate(_labels("silos", self.silos, count)):
             if frames.is_missing(label):
                 raise EstimatorError(
                     "`silos` has a row without a label, but every record belongs to a silo: label the row or remove it."
@@ -52,14 +51,12 @@ class SiloLabels:
         return {str(label): np.array(found[label], dtype=np.int64) for label in order}
 
 
-class FitArguments(NamedTuple):
-    """The rows of all silos in one table: features, targets, silos, and persons and weights if they are given."""
-
-    X: Any
-    y: Any
-    labels: SiloLabels
-    persons: Any
-    weights: Any
+def _labels(argument: str, labels: Any, count: int) -> list[Any]:
+    """Return an argument of `fit` with a label per row as a list; EstimatorError if it has another length."""
+    found = np.asarray(labels, dtype=object)
+    if found.shape != (count,):
+        raise EstimatorError(f"`{argument}` must have one label for each of the {count} rows of X.")
+    return list(found.tolist())
 
 
 def join_silos(X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> FitArguments:
@@ -90,7 +87,7 @@ def join_silos(X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> FitArg
                     f"X is a list of {len(X)} tables, one per silo, so {name} must be a list of {len(X)} {what}."
                 )
         return _stacked(names, X, given)
-    return FitArguments(X, y, SiloLabels(silos), persons, weights)
+    return FitArguments(X, y, silos, persons, weights)
 
 
 def _stacked(silos: Sequence[str], tables: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> FitArguments:
@@ -122,7 +119,7 @@ def _stacked(silos: Sequence[str], tables: Sequence[Any], given: Mapping[str, Se
     y = np.concatenate([np.asarray(target) for target in given["y"]])
     labels = [silo for silo, table in zip(silos, tables, strict=True) for _ in range(len(table))]
     rows = {name: [each for part in own for each in part] for name, own in given.items()}
-    return FitArguments(X, y, SiloLabels(labels, silos), rows.get("`persons`"), rows.get("`sample_weight`"))
+    return FitArguments(X, y, labels, rows.get("`persons`"), rows.get("`sample_weight`"), silos)
 
 
 def checked_weights(weights: Any, count: int, bound: float | None) -> FloatArray | None:
@@ -158,10 +155,7 @@ def checked_persons(persons: Any, count: int) -> list[str] | None:
     """Return the label of each row's person as a text, if `persons` is given."""
     if persons is None:
         return None
-    labels = np.asarray(persons, dtype=object)
-    if labels.shape != (count,):
-        raise EstimatorError(f"`persons` must have one label for each of the {count} rows of X.")
-    found = texts(labels.tolist())
+    found = texts(_labels("persons", persons, count))
     if "" in found:
         raise EstimatorError(
             f"Row {found.index('')} of `persons` (the first is row 0) has no label: say which person the row belongs "

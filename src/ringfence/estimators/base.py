@@ -140,13 +140,12 @@ class FederatedLinearModel(TableReader, ABC):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's argument
         """Return the constructor's call: epsilon and what is not at its default, each shortened."""
-        defaults = {field.name: field.default for field in fields(self)}
-        given = {
-            name: _shown(value)
-            for name, value in self.get_params(deep=False).items()
-            if name == "epsilon" or repr(value) != repr(defaults[name])
-        }
-        called = ", ".join(f"{name}={given[name]}" for name in defaults if name in given)
+        values = [(field, getattr(self, field.name)) for field in fields(self)]
+        called = ", ".join(
+            f"{field.name}={_shown(value)}"
+            for field, value in values
+            if field.name == "epsilon" or repr(value) != repr(field.default)
+        )
         return textwrap.shorten(f"{type(self).__name__}({called})", max(N_CHAR_MAX, 40), placeholder=" ...)")
 
     def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None, sample_weight: Any = None) -> Self:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators.arguments import SiloLabels
+from ringfence.estimators.arguments import FitArguments
 from ringfence.protocol import Schema, Section
 from ringfence.protocol.plan import sections
 from ringfence.protocol.schema.encoding import require_within
@@ -38,7 +38,7 @@ class FitData:
         schema: Schema,
         X: Mapping[str, Cells],
         beside: Mapping[str, Any],
-        labels: SiloLabels,
+        given: FitArguments,
         persons: Sequence[str] | None,
     ) -> Self:
         """Read the columns of X, and those beside it, by the schema.
@@ -50,7 +50,7 @@ class FitData:
         columns = {**X, **{name: as_cells(cells) for name, cells in beside.items()}}
         rows = read_rows(CellTable(columns, identity, SOURCE, dict.fromkeys(beside, "y")), schema)
         require_within(schema, rows.readings)
-        return cls(schema, rows, labels.by_silo(len(rows.marks)), persons)
+        return cls(schema, rows, given.rows_by_silo(len(rows.marks)), persons)
 
     def identities(self) -> dict[str, list[bytes]]:
         """Return, by silo, the bytes that identify each row of the fit's data."""
@@ -67,10 +67,9 @@ class FitData:
         found: dict[str, list[Section | None]] = {}
         for name, size in self.sizes().items():
             own: list[Section | None] = [None] * size
-            if held_out is not None:
-                for section in get_args(Section):
-                    for number in sections.members(section, size, held_out).tolist():
-                        own[number] = section
+            for section in () if held_out is None else get_args(Section):
+                for number in sections.members(section, size, held_out or 0.0).tolist():
+                    own[number] = section
             found[name] = [own[number] for number in self._record_numbers(name).tolist()]
         return found
 
@@ -94,16 +93,6 @@ class FitData:
         owners = self.owners()
         return {name: len(rows) if owners is None else len(set(owners[name])) for name, rows in self.silos.items()}
 
-    def _most_copies(self) -> dict[str, int]:
-        """Return, by silo, how often a row occurs at most in the fit's data."""
-        return {name: max(Counter(rows).values()) for name, rows in self.identities().items()}
-
-    def _most_silos(self) -> dict[str, int]:
-        """Return, by silo, in how many silos a person of the fit's data has rows at most."""
-        people = {name: set(owners) for name, owners in (self.owners() or {}).items()}
-        silos_of = Counter(person for persons in people.values() for person in persons)
-        return {name: max(silos_of[person] for person in persons) for name, persons in people.items()}
-
     def remarks(self, equal_rows: str, *, ledgers: bool) -> dict[str, str]:
         """Return, by silo, a sentence about rows of one record, or person, that this run's numbers do not count.
 
@@ -112,10 +101,13 @@ class FitData:
         """
         if equal_rows not in ("copies", "records"):
             raise EstimatorError('`equal_rows` must be "copies" or "records".')
-        if self.persons is not None:
-            most, remark, refusal = self._most_silos(), _SPREAD, _SPREAD_REFUSED
+        if (owners := self.owners()) is not None:
+            silos_of = Counter(person for own in owners.values() for person in set(own))
+            most = {name: max(silos_of[person] for person in own) for name, own in owners.items()}
+            remark, refusal = _SPREAD, _SPREAD_REFUSED
         elif equal_rows == "copies":
-            most, remark, refusal = self._most_copies(), _COPIES, _COPIES_REFUSED
+            most = {name: max(Counter(rows).values()) for name, rows in self.identities().items()}
+            remark, refusal = _COPIES, _COPIES_REFUSED
         else:
             return {}
         several = {name: number for name, number in most.items() if number > 1}

@@ -101,26 +101,19 @@ class Memory:
         or if rows of persons were fitted as records.
         """
         with self._lock:
-            charges = [
-                _Charge(
-                    plan.digest(),
-                    plan.unit,
-                    settings,
-                    _of_silo(terms.name, rows[terms.name], all_events((plan, *others), terms.name)),
-                    terms.guarantee.delta,
-                )
-                for terms in plan.silos
-            ]
+            known = list(self._charges)
             added: dict[bytes, History] = {}
             own: dict[str, set[bytes]] = {}
-            for number, terms in enumerate(plan.silos, len(self._charges)):
+            for terms in plan.silos:
                 silo = terms.name
+                events = _of_silo(silo, rows[silo], all_events((plan, *others), silo))
+                known.append(_Charge(plan.digest(), plan.unit, settings, events, terms.guarantee.delta))
                 places = [None] * len(rows[silo]) if sections is None else sections[silo]
                 marks = self._marks(silo, rows[silo], None if persons is None else persons[silo], places, copies)
                 if persons is None:
                     own[silo] = set(marks)
                 else:
-                    _refuse_records(silo, any(self._was_a_record(mark) for mark in marks))
+                    self._refuse_records(silo, marks)
                     people = {
                         self._mark(b"person", label.encode()): place
                         for label, place in zip(persons[silo], places, strict=True)
@@ -128,8 +121,7 @@ class Memory:
                     own[silo] = set(people)
                     marks |= {mark: ((place, 1),) for mark, place in people.items()}
                 for mark, times in marks.items():
-                    added[mark] = (*added.get(mark, ()), (number, times))
-            known = [*self._charges, *charges]
+                    added[mark] = (*added.get(mark, ()), (len(known) - 1, times))
             totals: dict[str, Budget] = {}
             for silo, marks_of_silo in own.items():
                 pasts = Counter((self._seen.get(mark, ()), added[mark]) for mark in marks_of_silo)
@@ -137,7 +129,11 @@ class Memory:
                     (past, now): [(known[number], times) for number, times in (*past, *now)] for past, now in pasts
                 }
                 if not tuning:
-                    otherwise = sum(pasts[past] for past, history in histories.items() if _differs(history, settings))
+                    otherwise = sum(
+                        pasts[past]
+                        for past, history in histories.items()
+                        if any(charge.settings != settings for charge, _ in history)
+                    )
                     _refuse_tuning(silo, otherwise / len(marks_of_silo), plan.unit)
                 totals[silo] = _worst(histories.values(), cap)
                 if cap is not None:
@@ -173,9 +169,16 @@ class Memory:
             found[mark] = alike.setdefault(own, own)
         return found
 
-    def _was_a_record(self, mark: bytes) -> bool:
-        """Return whether a row with this hash was in an earlier fit without `persons`."""
-        return any(self._charges[number].unit == "record" for number, _ in self._seen.get(mark, ()))
+    def _refuse_records(self, silo: str, marks: Iterable[bytes]) -> None:
+        """Refuse a fit of persons if an earlier fit of this process charged one of its rows as a record."""
+        earlier = (self._charges[number] for mark in marks for number, _ in self._seen.get(mark, ()))
+        if any(charge.unit == "record" for charge in earlier):
+            raise ApprovalError(
+                f"Rows of silo '{silo}' were fitted earlier in this process without `persons`. The cost of that fit to "
+                "each record does not bound its cost to a person with several records, so no total for persons can be "
+                "stated. Nothing was released. Continue without `persons`, which counts the cost to each record. If "
+                "these are other rows that happen to be equal, give their silo another name."
+            )
 
     def _remember(self, added: Mapping[bytes, History]) -> None:
         """Add the charges of a fit to the histories of its records and persons."""
@@ -189,22 +192,6 @@ def _of_silo(silo: str, rows: Sequence[bytes], events: Events) -> tuple[tuple[Ev
     """Label the events' sections by the silo and the order of its rows, since another order has other sections."""
     order = hashlib.sha256(b"".join(hashlib.sha256(row).digest() for row in rows)).hexdigest()
     return tuple((event.of_silo(silo), count) for event, count in in_version(order, events))
-
-
-def _differs(history: Sequence[tuple[_Charge, Copies]], settings: str) -> bool:
-    """Return whether a record, or person, was in a fit with other settings."""
-    return any(charge.settings != settings for charge, _ in history)
-
-
-def _refuse_records(silo: str, fitted_as_records: bool) -> None:
-    """Refuse a fit of persons whose rows an earlier fit of this process charged as records."""
-    if fitted_as_records:
-        raise ApprovalError(
-            f"Rows of silo '{silo}' were fitted earlier in this process without `persons`. The cost of that fit to "
-            "each record does not bound its cost to a person with several records, so no total for persons can be "
-            "stated. Nothing was released. Continue without `persons`, which counts the cost to each record. If these "
-            "are other rows that happen to be equal, give their silo another name."
-        )
 
 
 def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:

@@ -92,7 +92,7 @@ class TableReader(Parameters, BaseEstimator, ABC):
         owners = checked_persons(persons, count)
         if schema.person is not None:
             beside[schema.person] = owners
-        return FitData.read(schema, X, beside, given.labels, owners)
+        return FitData.read(schema, X, beside, given, owners)
 
     def _by_bounds(self, given: FitArguments) -> _Columns:
         """Return the schema made from an estimator's `bounds`, and the columns of X and y, for `fit`."""

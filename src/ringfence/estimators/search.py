@@ -149,12 +149,12 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
     def _set_results(self) -> None:
         """Set the search's `results_`, a row per candidate, and the best score with its interval."""
         above = [one.above for one in self.choice_.candidates]
-        losses = np.array([math.nan if one.value is None else one.value for one in above])
+        losses, low, high = np.array([(one.value, one.low, one.high) for one in above], dtype=np.float64).T
         self.results_: dict[str, Any] = {
             "params": [dict(one.settings) for one in self.choice_.candidates],
             "loss_above_best": losses,
-            "low": np.array([math.nan if one.low is None else one.low for one in above]),
-            "high": np.array([math.nan if one.high is None else one.high for one in above]),
+            "low": low,
+            "high": high,
             "rank": np.argsort(np.argsort(losses)) + 1,
         }
         score = self.evaluation_.together.score

@@ -81,18 +81,17 @@ class _RowGroup(Mapping[str, Cells]):
 
 def read_ipc(path: Path) -> Iterator[dict[str, Cells]]:
     """Yield the columns of an Arrow file, or stream, some rows at a time."""
-    with _refusing(path, "Arrow"):
-        with pa.memory_map(str(path)) as mapped:
-            if mapped.read(6) == b"ARROW1":
-                file = pyarrow.ipc.open_file(mapped)
-                batches = (file.get_batch(number) for number in range(file.num_record_batches))
-            else:
-                mapped.seek(0)
-                file = batches = pyarrow.ipc.open_stream(mapped)
-            yield _nothing(path, file.schema)
-            for batch in batches:
-                batch.validate(full=True)
-                yield columns_of(batch)
+    with _refusing(path, "Arrow"), pa.memory_map(str(path)) as mapped:
+        if mapped.read(6) == b"ARROW1":
+            file = pyarrow.ipc.open_file(mapped)
+            batches = (file.get_batch(number) for number in range(file.num_record_batches))
+        else:
+            mapped.seek(0)
+            file = batches = pyarrow.ipc.open_stream(mapped)
+        yield _nothing(path, file.schema)
+        for batch in batches:
+            batch.validate(full=True)
+            yield columns_of(batch)
 
 
 def _refusing(path: Path, kind: str) -> AbstractContextManager[None]:
