@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.problem import Problem
+from ringfence.research.theory.problem import Problem, equal_silos, localized_phases, phase_noise
 
 Floats = NDArray[np.float64]
 Run = Callable[[Floats, Floats], Floats]  # from starts (runs, d) and noises (rounds, runs, d) to the models (runs, d)
@@ -179,22 +179,22 @@ def test_localized_phases_halve_the_records_spend_the_budget_once_each_and_keep_
     problem = Problem(
         silos=25, records=4096, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=2.0, delta=1e-7, smoothness=0.25
     )
-    plan = loss_bounds.localized_phases(problem)
+    plan = localized_phases(problem)
     assert [phase.records for phase in plan.phases] == [2048 >> i for i in range(len(plan.phases))]
-    assert plan.bound == loss_bounds.localized_bound(problem, plan.phases)
+    assert plan.bound == loss_bounds.localized_bound(equal_silos(problem), plan.phases)
     for phase in plan.phases:
         exact = calibrate.noise(
             "full", records=phase.records, batch=phase.records, rounds=phase.rounds, clip=1.0, epsilon=2.0, delta=1e-7
         )
-        assert phase.sigma == pytest.approx(exact, rel=1e-6)
-    given = loss_bounds.localized_phases(problem, penalty=plan.phases[0].penalty)
+        assert phase_noise(problem, phase) == pytest.approx(exact, rel=1e-6)
+    given = localized_phases(problem, penalty=plan.phases[0].penalty)
     assert given == plan
-    assert plan.bound < 0.25 * loss_bounds.localized_phases(problem, most_rounds=20).bound
+    assert plan.bound < 0.25 * localized_phases(problem, most_rounds=20).bound
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 60, 10**6])
 def test_localized_phases_fit_the_rounds_that_there_are(most: int) -> None:
-    plan = loss_bounds.localized_phases(WORKED, most_rounds=most)
+    plan = localized_phases(WORKED, most_rounds=most)
     assert all(phase.rounds >= 1 for phase in plan.phases)
     assert plan.rounds <= most
 
@@ -204,7 +204,7 @@ def test_absent_silos_cost_the_localized_algorithm_rounds_and_accuracy() -> None
         silos=25, records=1238, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=1.0, delta=1 / 1238**2,
         smoothness=0.25, available=12.0,
     )  # fmt: skip
-    fewer, all_of_them = loss_bounds.localized_phases(some), loss_bounds.localized_phases(WORKED)
+    fewer, all_of_them = localized_phases(some), localized_phases(WORKED)
     assert fewer.bound > all_of_them.bound
     assert fewer.rounds > all_of_them.rounds
 
@@ -214,9 +214,9 @@ def test_localization_refuses_what_it_cannot_split() -> None:
         silos=5, records=1, dimension=2, lipschitz=1.0, diameter=1.0, epsilon=1.0, delta=1e-3, smoothness=1.0
     )
     with pytest.raises(PlanError, match="at least 2"):
-        loss_bounds.localized_phases(single)
+        localized_phases(single)
     with pytest.raises(PlanError, match="at least one"):
-        loss_bounds.localized_phases(WORKED, most_rounds=0)
+        localized_phases(WORKED, most_rounds=0)
 
 
 def test_the_localized_bound_holds_for_the_population_risk_of_simulated_heterogeneous_silos() -> None:
@@ -226,7 +226,7 @@ def test_the_localized_bound_holds_for_the_population_risk_of_simulated_heteroge
         silos=silos, records=records, dimension=d, lipschitz=1.0, diameter=2 * radius, epsilon=8.0, delta=1e-5,
         smoothness=0.25,
     )  # fmt: skip
-    plan = loss_bounds.localized_phases(problem, most_rounds=150)
+    plan = localized_phases(problem, most_rounds=150)
     random = np.random.default_rng(11)
     # Each silo draws uniformly from its own 20 vectors yx of norm at most 1; the loss is ln(1 + exp(−⟨w, yx⟩)).
     pool = random.normal(size=(silos, 20, d)) + 1.5 * random.normal(size=(silos, 1, d))
@@ -250,7 +250,7 @@ def test_the_localized_bound_holds_for_the_population_risk_of_simulated_heteroge
             a, e = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
             scale = e + (1 - a**2) * lam
             middle = (1 - a) * (lam + e) / scale * mean + a * ((1 - a) * lam + e) / scale * point
-            noise = random.normal(scale=phase.sigma / math.sqrt(silos), size=(runs, d))
+            noise = random.normal(scale=phase_noise(problem, phase) / math.sqrt(silos), size=(runs, d))
             g = mean_gradient(middle, counts) + lam * (middle - start) + noise
             point = within((a * lam * middle + ((1 - a) * lam + e) * point - a * g) / (lam + e))
             mean = a * point + (1 - a) * mean

@@ -138,7 +138,7 @@ def plan(
 
 @dataclass(frozen=True)
 class BoundsOptions:
-    """The paper's learning problem (`planning.problem.Problem`)."""
+    """The paper's learning problem (`research.theory.problem.Problem`)."""
 
     silos: int = offered(REQUIRED, "Number of silos, N.", "Basic")
     records: int = offered(REQUIRED, "Records per silo, n.", "Basic")
@@ -163,8 +163,8 @@ def bounds(options: BoundsOptions) -> Output:
       ringfence bounds --silos 10 --records 1000 --dimension 20 --epsilon 1
     """
     from ringfence.planning.defaults import default_delta
-    from ringfence.planning.problem import Problem
     from ringfence.research.theory.bound_report import Row, bound_report
+    from ringfence.research.theory.problem import Problem
 
     numbers = vars(options).copy()
     rounds = numbers.pop("rounds")

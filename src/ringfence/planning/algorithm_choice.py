@@ -7,9 +7,8 @@ constants of the theory (how much records and silos differ) are replaced by thei
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
@@ -45,7 +44,8 @@ class AlgorithmChoice:
     """An algorithm with its sampling and rounds, and its loss bound.
 
     `survey` is the survey's share of the budget, or 0. The bound holds whatever the survey returns, unless its noise
-    exceeds its margin, one case in 44. `expected` is the bound for the expected survey; choices are compared by it.
+    exceeds its margin, one case in 44. `expected` is the bound for the expected survey, or the bound itself without
+    one; choices are compared by it.
     """
 
     method: str
@@ -53,18 +53,13 @@ class AlgorithmChoice:
     sampling: SamplingName
     rounds: int
     bound: float
+    expected: float
     survey: float = 0.0
-    expectation: float | None = None
 
     @property
     def risk(self) -> Risk:
         """The risk that an algorithm's bound is on."""
         return risk_of(self.sampling)
-
-    @property
-    def expected(self) -> float:
-        """The algorithm's bound expected after the survey, or the bound itself without one."""
-        return self.bound if self.expectation is None else self.expectation
 
 
 def choose_algorithm(
@@ -98,7 +93,7 @@ def choose_algorithm(
     for name, offered in wanted or combinations:  # a method may have a bound on the other risk only
         try:
             rounds = _rounds_to_try(problem, offered, limit, exactly)
-            made = list(_METHODS[name](problem, offered, rounds, survey))
+            made = _choices(name, problem, offered, rounds, survey)
             best = min(choice.expected for choice in made)
             # The fewest rounds among those nearly as good as the best.
             found.append(next(choice for choice in made if choice.expected <= GOOD_ENOUGH * best))
@@ -142,74 +137,67 @@ def _rounds_to_try(problem: PlanningProblem, sampling: SamplingName, limit: int,
     return sorted(steps)
 
 
-def _minibatch(
-    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[AlgorithmChoice]:
-    """Yield minibatch SGD for each number of rounds: P6' without strong convexity or with a lasso, else P8."""
-    if problem.ridge and not math.isfinite(problem.diameter):
-        raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
-    smoothness, distance = problem.smoothness + problem.ridge, problem.distance
+def _choices(
+    method: str, problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> list[AlgorithmChoice]:
+    """Return the method for each number of rounds that fits it, fewest first; PlanError if none does."""
+    if method == "preconditioned":
+        return [_preconditioned(problem, sampling, rounds, survey)]
+    if method != "minibatch-sgd" and not math.isfinite(problem.smoothness):
+        raise PlanError(
+            "Acceleration needs a smooth loss, and this one has a kink: smooth it (leave its width to the planner), or "
+            "ask for minibatch-sgd."
+        )
+    if method == "localized":
+        return [_localized(problem, sampling, rounds[-1])]
+    made, why = [], PlanError()
     for R in rounds:
-        # The ridge's own gradient has norm at most ridge·diameter.
-        slope = problem.clip + (problem.ridge * problem.diameter if problem.ridge else 0.0)
-        moment = slope**2 + problem.variance_of(sampling, R)
-        is_weighed = problem.ridge > 0 and not problem.lasso
-        if is_weighed:
-            shape = {"distance": distance, "strong_convexity": problem.ridge, "rounds": R, "second_moment": moment}
-            step = loss_bounds.minibatch_strong_step(smoothness=smoothness, **shape)  # type: ignore[arg-type]
-            bound = loss_bounds.minibatch_strong_empirical(step=step, **shape)  # type: ignore[arg-type]
+        try:
+            spec, bound = _RUNS[method](problem, R, problem.variance_of(sampling, R))
+        except PlanError as refused:
+            why = refused  # few rounds, or small batches, may not fit a single stage
         else:
-            step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
-            bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
-        spec = MinibatchSGD(step=step, growth=1 / (1 - problem.ridge * step) if is_weighed else 1.0)
-        yield AlgorithmChoice("minibatch-sgd", spec, sampling, R, bound)
-
-
-def _accelerated(
-    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[AlgorithmChoice]:
-    """Yield accelerated SGD for each number of rounds, with a survey of the curvature if that saves enough."""
-    _require_smooth(problem)
-    plain = []
-    for R in rounds:
-        spec, bound = _run(problem, R, problem.smoothness, problem.variance_of(sampling, R))
-        plain.append(AlgorithmChoice("accelerated", spec, sampling, R, bound))
+            made.append(AlgorithmChoice(method, spec, sampling, R, bound, bound))
+    if not made:
+        raise why
+    if method != "accelerated" or survey is False:
+        return made
     surveyed = [
         min((_surveyed(problem, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
         for R in rounds
     ]
-    saves = min(choice.expected for choice in surveyed) < SURVEY_MUST_SAVE * min(choice.expected for choice in plain)
-    yield from surveyed if survey or (survey is None and saves) else plain
+    saves = min(choice.expected for choice in surveyed) < SURVEY_MUST_SAVE * min(choice.expected for choice in made)
+    return surveyed if survey or saves else made
 
 
-def _surveyed(problem: PlanningProblem, sampling: SamplingName, R: int, share: float) -> AlgorithmChoice:
-    """Return the accelerated run after a survey of curvature that takes this share of the budget.
+def _minibatch(problem: PlanningProblem, R: int, variance: float) -> tuple[MinibatchSGD, float]:
+    """Return minibatch SGD and its loss bound: P6' without strong convexity or with a lasso, else P8."""
+    if problem.ridge and not math.isfinite(problem.diameter):
+        raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
+    smoothness, distance, ridge = problem.smoothness + problem.ridge, problem.distance, problem.ridge
+    # The ridge's own gradient has norm at most ridge·diameter.
+    moment = (problem.clip + (ridge * problem.diameter if ridge else 0.0)) ** 2 + variance
+    if not ridge or problem.lasso:
+        step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
+        bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
+        return MinibatchSGD(step=step), bound
+    step = loss_bounds.minibatch_strong_step(
+        distance=distance, smoothness=smoothness, strong_convexity=ridge, rounds=R, second_moment=moment
+    )
+    bound = loss_bounds.minibatch_strong_empirical(
+        distance=distance, strong_convexity=ridge, step=step, rounds=R, second_moment=moment
+    )
+    return MinibatchSGD(step=step, growth=1 / (1 - ridge * step)), bound
 
-    What it will find is not known yet; a largest eigenvalue of X²/√width, between one direction for all records and all
-    directions alike, is what is counted on. The margin of two standard deviations of its noise counts twice: the
-    server adds it, and the noise itself may be high. The plan's own β stays the largest possible, so nothing rests on
-    the guess but this comparison.
 
-    The bound holds for every υ between what the survey may lead to and 2β, since a smaller υ than 2β is
-    taken only where β is smaller; unless the survey's noise is beyond its margin, one case in 44.
-    """
-    noise = problem.survey_noise / math.sqrt(share)
-    expected = problem.smoothness * min(1.0, 1 / math.sqrt(problem.width) + 4 * noise)
-    variance = problem.variance_of(sampling, R, 1 - share)
-    spec, bound = _run(problem, R, problem.smoothness, variance)
-    _, expectation = _run(problem, R, expected, variance)
-    if problem.ridge and spec.upsilon:  # a υ of its own, which the survey does not change
-        expectation = bound
-    return AlgorithmChoice("accelerated", spec, sampling, R, bound, share, expectation)
-
-
-def _run(problem: PlanningProblem, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
-    """Return the steps and the loss bound of one run of accelerated SGD.
+def _accelerated(problem: PlanningProblem, R: int, variance: float) -> tuple[Accelerated, float]:
+    """Return accelerated SGD and its loss bound.
 
     With a ridge μ there are two schedules: υ = β, whose noise term is 2V²/(μ(R+1)), and a larger υ, whose noise
     term (2R+1)V²/(6υ) does not need μ. The one with the smaller bound is taken.
     """
-    whole, distance = smoothness + problem.ridge, problem.distance
+    smoothness, distance = problem.smoothness, problem.distance
+    whole = smoothness + problem.ridge
     upsilon = loss_bounds.accelerated_upsilon(smoothness=whole, distance=distance, rounds=R, variance=variance)
     damped = loss_bounds.accelerated(distance=distance, upsilon=upsilon, rounds=R, variance=variance)
     if problem.ridge:
@@ -224,110 +212,84 @@ def _run(problem: PlanningProblem, R: int, smoothness: float, variance: float) -
     return Accelerated(smoothness=smoothness, upsilon=noise), damped
 
 
-def _regularised(
-    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[AlgorithmChoice]:
-    """Yield accelerated SGD on the regularised loss, for each number of rounds."""
-    _require_smooth(problem)
-    for R in rounds:
-        variance = problem.variance_of(sampling, R)
-        penalty = loss_bounds.regularised_penalty(distance=problem.distance, rounds=R, variance=variance)
-        bound = loss_bounds.regularised(
-            smoothness=problem.smoothness + problem.ridge,
-            distance=problem.distance,
-            rounds=R,
-            variance=variance,
-            penalty=penalty,
-        )
-        spec = Accelerated(smoothness=problem.smoothness, penalty=penalty)
-        yield AlgorithmChoice("regularised", spec, sampling, R, bound)
+def _surveyed(problem: PlanningProblem, sampling: SamplingName, R: int, share: float) -> AlgorithmChoice:
+    """Return the accelerated run after a survey of curvature that takes this share of the budget.
+
+    The largest eigenvalue that it will find is not known yet and is assumed to be X²/√width, between one direction for
+    all records and all directions alike. The margin of two standard deviations of its noise counts twice: the server
+    adds it, and the noise itself may be high. The plan's own β stays the largest possible, so only this comparison
+    rests on the assumption.
+
+    The bound holds for every υ between what the survey may lead to and 2β, since a smaller υ than 2β is
+    taken only where β is smaller; unless the survey's noise is beyond its margin, one case in 44.
+    """
+    noise = problem.survey_noise / math.sqrt(share)
+    smoothness = problem.smoothness * min(1.0, 1 / math.sqrt(problem.width) + 4 * noise)
+    variance = problem.variance_of(sampling, R, 1 - share)
+    spec, bound = _accelerated(problem, R, variance)
+    _, expected = _accelerated(replace(problem, smoothness=smoothness), R, variance)
+    if problem.ridge and spec.upsilon:  # a υ of its own, which the survey does not change
+        expected = bound
+    return AlgorithmChoice("accelerated", spec, sampling, R, bound, expected, share)
 
 
-def _multistage(
-    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[AlgorithmChoice]:
-    """Yield multi-stage accelerated SGD for each number of rounds that fits a stage; it needs a ridge."""
-    _require_smooth(problem)
+def _regularised(problem: PlanningProblem, R: int, variance: float) -> tuple[Accelerated, float]:
+    """Return accelerated SGD on the regularised loss, and its bound."""
+    distance = problem.distance
+    penalty = loss_bounds.regularised_penalty(distance=distance, rounds=R, variance=variance)
+    whole = problem.smoothness + problem.ridge
+    bound = loss_bounds.regularised(smoothness=whole, distance=distance, rounds=R, variance=variance, penalty=penalty)
+    return Accelerated(smoothness=problem.smoothness, penalty=penalty), bound
+
+
+def _multistage(problem: PlanningProblem, R: int, variance: float) -> tuple[MultiStage, float]:
+    """Return multi-stage accelerated SGD and its loss bound; PlanError without a ridge, or if no stage fits."""
     if not problem.ridge:
         raise PlanError("Stages halve the error of a strongly convex problem only: give a ridge.")
-    # Few rounds, or small batches, may not fit a single stage; the error of the last number of rounds says so.
-    fits = False
-    for R in rounds:
-        try:
-            planned = loss_bounds.multistage_plan(
-                smoothness=problem.smoothness + problem.ridge,
-                strong_convexity=problem.ridge,
-                # From the start to the minimiser, which may lie anywhere in the domain.
-                gap=min(problem.clip * problem.diameter / 2, problem.clip**2 / (2 * problem.ridge)),
-                rounds=R,
-                variance=problem.variance_of(sampling, R),
-            )
-        except PlanError:
-            if rounds[-1] == R and not fits:
-                raise
-            continue
-        fits = True
-        spec = MultiStage(smoothness=problem.smoothness, stages=planned.stages)
-        yield AlgorithmChoice("multi-stage", spec, sampling, R, planned.bound)
+    planned = loss_bounds.multistage_plan(
+        smoothness=problem.smoothness + problem.ridge,
+        strong_convexity=problem.ridge,
+        # From the start to the minimiser, which may lie anywhere in the domain.
+        gap=min(problem.clip * problem.diameter / 2, problem.clip**2 / (2 * problem.ridge)),
+        rounds=R,
+        variance=variance,
+    )
+    return MultiStage(smoothness=problem.smoothness, stages=planned.stages), planned.bound
 
 
-def _localized(
-    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[AlgorithmChoice]:
-    """Yield the localized algorithm, whose phases halve each silo's records."""
-    _require_smooth(problem)
+def _localized(problem: PlanningProblem, sampling: SamplingName, most_rounds: int) -> AlgorithmChoice:
+    """Return the localized algorithm, whose phases halve each silo's records."""
     phases = int(math.log2(min(problem.records)))
     if phases < 1:
         raise PlanError("Localization splits each silo's records into halves, so every silo needs at least 2 of them.")
-    equal, shift = problem.balanced()
-    planned = loss_bounds.localized_phases(
-        equal,
-        most_rounds=rounds[-1],
-        most_phases=phases,
-        penalty=loss_bounds.localized_penalty(equal, shift),
-        shift=shift,
-    )
-    spec = Localized(
-        smoothness=problem.smoothness,
-        phases=tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases),
-    )
-    yield AlgorithmChoice("localized", spec, sampling, planned.rounds, planned.bound)
+    equal = problem.balanced()
+    planned = loss_bounds.localized_phases(equal, loss_bounds.localized_penalty(equal), most_rounds, phases)
+    parts = tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases)
+    spec = Localized(smoothness=problem.smoothness, phases=parts)
+    return AlgorithmChoice("localized", spec, sampling, planned.rounds, planned.bound, planned.bound)
 
 
 def _preconditioned(
     problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[AlgorithmChoice]:
-    """Yield preconditioned descent. No loss bound covers it: it is used on request, or as the default."""
-    enough = round(
-        PRECONDITIONED_ROUNDS * len(problem.records) / problem.available
-    )  # every silo answers as often as where all do
+) -> AlgorithmChoice:
+    """Return preconditioned descent. No loss bound covers it: it is used on request, or as the default."""
+    enough = round(PRECONDITIONED_ROUNDS * len(problem.records) / problem.available)  # as many answers from each silo
     wanted = rounds[-1] if len(rounds) == 1 else min(enough, rounds[-1])
-    method, share = preconditioned_for_width(problem.width)
-    yield AlgorithmChoice("preconditioned", method, sampling, wanted, math.inf, 0.0 if survey is False else share)
+    spec, share = preconditioned_for_width(problem.width)
+    share = 0.0 if survey is False else share
+    return AlgorithmChoice("preconditioned", spec, sampling, wanted, math.inf, math.inf, share)
 
 
-def _require_smooth(problem: PlanningProblem) -> None:
-    """Refuse accelerated algorithms for a loss with a kink."""
-    if not math.isfinite(problem.smoothness):
-        raise PlanError(
-            "Acceleration needs a smooth loss, and this one has a kink: smooth it (leave its width to the planner), or "
-            "ask for minibatch-sgd."
-        )
-
-
-Maker: TypeAlias = Callable[[PlanningProblem, SamplingName, Sequence[int], bool | None], Iterator[AlgorithmChoice]]
-
-_METHODS: dict[str, Maker] = {
+_RUNS: dict[str, Callable[[PlanningProblem, int, float], tuple[AlgorithmSpec, float]]] = {
     "minibatch-sgd": _minibatch,
     "accelerated": _accelerated,
     "regularised": _regularised,
     "multi-stage": _multistage,
-    "localized": _localized,
-    "preconditioned": _preconditioned,
 }
+"""From a problem, the rounds R and the variance V² of a round to an algorithm's steps and its loss bound."""
 
-METHODS = tuple(_METHODS)
-"""Names of algorithms in requests; `regularised` is accelerated with a penalty."""
-
-BOUNDED = tuple(name for name in METHODS if name != "preconditioned")
+BOUNDED = (*_RUNS, "localized")
 """Algorithms that a loss bound covers."""
+
+METHODS = (*BOUNDED, "preconditioned")
+"""Names of algorithms in requests; `regularised` is accelerated with a penalty."""

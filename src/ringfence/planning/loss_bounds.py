@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
-from ringfence.planning.problem import Problem
+from ringfence.planning.problem import EqualSilos
 from ringfence.protocol import Restart
 
 
@@ -143,14 +142,13 @@ def multistage_plan(
 class PhaseBound:
     """One phase of the localized algorithm, on records that no other phase uses.
 
-    ``penalty`` λ pulls towards the phase's start; ``sigma`` is the noise per coordinate of a silo's full-batch
-    average; ``inner`` bounds the expected gap of the penalised empirical loss when the phase ends.
+    ``penalty`` λ pulls towards the phase's start; ``inner`` bounds the expected gap of the penalised empirical loss
+    when the phase ends.
     """
 
     records: int
     penalty: float
     rounds: int
-    sigma: float
     inner: float
 
 
@@ -167,7 +165,7 @@ class LocalizedBound:
         return sum(phase.rounds for phase in self.phases)
 
 
-def localized_bound(problem: Problem, phases: tuple[PhaseBound, ...]) -> float:
+def localized_bound(silos: EqualSilos, phases: tuple[PhaseBound, ...]) -> float:
     """Bound E F(w_τ) − F* of localized Accelerated MB-SGD; our own derivation, for any heterogeneity of the silos.
 
     Phase i minimises G_i(w) = F̂_i(w) + (λ_i/2)‖w − w_{i−1}‖² over W, where F̂_i is the empirical loss of n_i fresh
@@ -179,110 +177,69 @@ def localized_bound(problem: Problem, phases: tuple[PhaseBound, ...]) -> float:
 
         λ_1D₀²/2 + Σ_i 2L²/(λ_iNn_i) + Σ_{i≥2} (λ_i/λ_{i−1}) b_{i−1} + L√(2b_τ/λ_τ).
     """
-    L, last = problem.lipschitz, phases[-1]
-    overfit = math.fsum(2 * L**2 / (phase.penalty * problem.silos * phase.records) for phase in phases)
+    L, last = silos.lipschitz, phases[-1]
+    overfit = math.fsum(2 * L**2 / (phase.penalty * silos.silos * phase.records) for phase in phases)
     handed_on = math.fsum(following.penalty / phase.penalty * phase.inner for phase, following in pairwise(phases))
-    return phases[0].penalty / 2 * problem.D0**2 + overfit + handed_on + L * math.sqrt(2 * last.inner / last.penalty)
+    start = phases[0].penalty / 2 * silos.distance**2
+    return start + overfit + handed_on + L * math.sqrt(2 * last.inner / last.penalty)
 
 
-def localized_penalty(problem: Problem, shift: float | None = None) -> float:
+def localized_penalty(silos: EqualSilos) -> float:
     """λ = (L/D₀)√(1/(Nn) + 4z²d/(n²M)), the first phase's penalty that gives localization its optimal rate.
 
     A larger one has a smaller bound, whose constants are large, but does worse where it was measured
-    (docs/results/algorithms). 1/z is ``shift``, by default the Gaussian shift of (ε, δ).
+    (docs/results/algorithms).
     """
-    n = problem.records
-    return problem.lipschitz / problem.D0 * math.sqrt(1 / (problem.silos * n) + _unit_noise(problem, shift) / n**2)
+    n = silos.records
+    return silos.lipschitz / silos.distance * math.sqrt(1 / (silos.silos * n) + silos.noise / n**2)
 
 
-def _unit_noise(problem: Problem, shift: float | None) -> float:
-    """4z²d/M: the squared noise of one full-batch round, in units of (L/n)²."""
-    shift = calibrate.gaussian_shift(problem.epsilon, problem.delta) if shift is None else shift
-    return 4 * problem.dimension / (problem.M * shift**2)
-
-
-def localized_phases(
-    problem: Problem,
-    *,
-    most_rounds: int | None = None,
-    most_phases: int | None = None,
-    penalty: float | None = None,
-    shift: float | None = None,
-) -> LocalizedBound:
+def localized_phases(silos: EqualSilos, penalty: float, most_rounds: int, most_phases: int) -> LocalizedBound:
     """Plan the localized algorithm: phase i has ⌊n/2^i⌋ records, penalty λ·growth^(i−1) and its own full budget.
 
-    growth = 2^max{3, 3/2 + ½log_n M}, and by default λ is the multiple of ``localized_penalty`` by 2^(k/2), k from 0 to
-    20, for which the bound is least. Each phase is one strongly convex accelerated run (μ = λ_i, υ = β + λ_i) on
+    growth = 2^max{3, 3/2 + ½log_n M}. Each phase is one strongly convex accelerated run (μ = λ_i, υ = β + λ_i) on
     full batches, whose noise σ_i = 2Lz√R_i/n_i makes the noise term nearly independent of R_i; so R_i is the least for
     which the other terms fall to a quarter of a_i = (L²/λ_i)(1/(Nn_i) + 4z²d/(n_i²M)). If ``most_rounds`` is less than
     all phases need, each gets its share. As many phases are kept as make ``localized_bound`` least. With M < N every
     phase carries the variance of silos that stay away.
     """
-    n = problem.records
-    require_smooth(problem)
-    if most_rounds is not None and most_rounds < 1:
-        raise PlanError(f"A phase needs a round, but there are {most_rounds}: allow at least one.")
-    if n < 2:
-        raise PlanError("Localization gives each phase half of the records left, so a silo needs at least 2 of them.")
-    noise = _unit_noise(problem, shift)
-    growth = 2 ** max(3.0, 1.5 + 0.5 * math.log(problem.M) / math.log(n))
-    least = localized_penalty(problem, shift)
-    penalties = [least * 2 ** (k / 2) for k in range(21)] if penalty is None else [penalty]
-    longest = min(limit for limit in (int(math.log2(n)), most_rounds, most_phases) if limit is not None)
+    growth = 2 ** max(3.0, 1.5 + 0.5 * math.log(silos.available) / math.log(silos.records))
+    longest = min(most_rounds, most_phases)
+    wanted = [_phase(silos, i, penalty * growth ** (i - 1)) for i in range(1, longest + 1)]
     plans = []
-    for first in penalties:
-        wanted = [_phase(problem, i, first * growth ** (i - 1), noise) for i in range(1, longest + 1)]
-        for kept in range(1, longest + 1):
-            rounds = _shares([phase.rounds for phase in wanted[:kept]], most_rounds)
-            phases = tuple(
-                _phase(problem, i, phase.penalty, noise, R)
-                for i, (phase, R) in enumerate(zip(wanted, rounds, strict=False), start=1)
-            )
-            plans.append(LocalizedBound(phases, localized_bound(problem, phases)))
+    for kept in range(1, longest + 1):
+        rounds = _shares([phase.rounds for phase in wanted[:kept]], most_rounds)
+        phases = tuple(
+            _phase(silos, i, phase.penalty, R)
+            for i, (phase, R) in enumerate(zip(wanted, rounds, strict=False), start=1)
+        )
+        plans.append(LocalizedBound(phases, localized_bound(silos, phases)))
     return min(plans, key=lambda plan: plan.bound)
 
 
-def _phase(problem: Problem, i: int, penalty: float, noise: float, rounds: int | None = None) -> PhaseBound:
-    """Return phase i, with as many rounds as it wants where none are given; ``noise`` is 4z²d/M."""
-    L, N, records, beta = problem.lipschitz, problem.silos, problem.records >> i, require_smooth(problem)
-    # How far ŵ_i can be. The first start is the centre of W, unless a distance to w* was given, which says nothing
-    # about ŵ_1.
-    centred = i == 1 and problem.distance is None
-    reach = min(L / penalty, problem.diameter / 2 if centred else problem.diameter)
-    away = problem.absent * problem.upsilon_squared / problem.M
+def _phase(silos: EqualSilos, i: int, penalty: float, rounds: int | None = None) -> PhaseBound:
+    """Return phase i of the localized algorithm, with as many rounds as it wants where none are given."""
+    L, records, beta, noise, away = silos.lipschitz, silos.records >> i, silos.smoothness, silos.noise, silos.absence
+    reach = min(L / penalty, silos.first_reach if i == 1 else silos.diameter)  # how far ŵ_i can be
     if rounds is None:
-        aim = L**2 / (4 * penalty) * (1 / (N * records) + noise / records**2)
+        aim = L**2 / (4 * penalty) * (1 / (silos.silos * records) + noise / records**2)
         # The least R with start/(R(R+1)) + spread/(R+1) ≤ aim, that is, R² + R(1 − spread/aim) − start/aim ≥ 0.
         start, spread = 2 * (beta + penalty) * reach**2, 2 * away / penalty
         half = (spread / aim - 1) / 2
         rounds = max(1, math.ceil(half + math.sqrt(half**2 + start / aim)))
+    variance = noise * L**2 * rounds / records**2 + away
     inner = accelerated_strong(
-        smoothness=beta + penalty,
-        strong_convexity=penalty,
-        distance=reach,
-        rounds=rounds,
-        variance=noise * L**2 * rounds / records**2 + away,
+        smoothness=beta + penalty, strong_convexity=penalty, distance=reach, rounds=rounds, variance=variance
     )
-    sigma = L / records * math.sqrt(noise * problem.M / problem.dimension * rounds)
-    return PhaseBound(records, penalty, rounds, sigma, inner)
+    return PhaseBound(records, penalty, rounds, inner)
 
 
-def _shares(wanted: list[int], most: int | None) -> list[int]:
+def _shares(wanted: list[int], most: int) -> list[int]:
     """Scale rounds of the localized phases down to a sum of at most ``most``, each at least 1."""
-    if most is None or sum(wanted) <= most:
+    if sum(wanted) <= most:
         return wanted
     spare, above = most - len(wanted), sum(wanted) - len(wanted)
     return [1 + (rounds - 1) * spare // above for rounds in wanted]
-
-
-def require_smooth(problem: Problem) -> float:
-    """Return β, or refuse a non-smooth loss."""
-    if problem.smoothness is None:
-        raise PlanError(
-            "This bound is for smooth losses: give the smoothness, or smooth the loss first "
-            "(prescriptions.smoothing_erm chooses how much)."
-        )
-    return problem.smoothness
 
 
 def require_step(step: float, limit: float, formula: str) -> None:

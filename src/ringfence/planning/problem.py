@@ -1,7 +1,7 @@
 """The numbers that loss bounds and the choice of an algorithm depend on. No record is read.
 
-`Problem` is the paper's: N equal silos. `PlanningProblem` is a federation's: silos of any sizes and budgets, with the
-variances that follow. Both count how many silos answer in a round by the harmonic mean M = 1/E[1/M_r].
+How many silos answer in a round is counted by the harmonic mean M = 1/E[1/M_r]. `EqualSilos` are the same problem with
+the records spread evenly, as the bound of the localized algorithm needs it.
 """
 
 import math
@@ -9,89 +9,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ringfence.accounting.events import require_count, require_positive, require_probability
+from ringfence.accounting.events import require_count
 from ringfence.errors import PlanError
 from ringfence.protocol import SamplingName, sampling_named
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The paper's setting in its symbols: Assumption 1 and the guarantee asked for.
+class EqualSilos:
+    """N equal silos of n records, as the bound of the localized algorithm needs them.
 
-    `available` is M, the harmonic mean 1/E[1/M_r] of how many silos answer in a round; None means all N.
-    `diameter` is D; `distance` is D₀ ≥ ‖w₀ − w*‖, by default D/2: the start is the centre of W. `smoothness` None
-    means a non-smooth loss. `variance` (φ²) and `heterogeneity` (υ²) are L² where None, which is always true.
+    `available` is M, `absence` the variance that absent silos cause, `noise` 4z²d/M: the squared noise of one
+    full-batch round, in units of (L/n)². `distance` is D₀ ≥ ‖w₀ − w*‖, `first_reach` the largest distance from the
+    start to a point of W.
     """
 
     silos: int
     records: int
-    dimension: int
+    available: float
     lipschitz: float
+    smoothness: float
     diameter: float
-    epsilon: float
-    delta: float
-    smoothness: float | None = None
-    strong_convexity: float = 0.0
-    available: float | None = None
-    distance: float | None = None
-    variance: float | None = None
-    heterogeneity: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse parameters of a planning problem that are out of range."""
-        for name in ("silos", "records", "dimension"):
-            require_count(name, getattr(self, name))
-        for name in ("lipschitz", "diameter", "epsilon"):
-            require_positive(name, getattr(self, name))
-        require_probability("delta", self.delta)
-        if self.strong_convexity < 0 or not math.isfinite(self.strong_convexity):
-            raise PlanError(f"The strong convexity must be 0 or a positive number, but is {self.strong_convexity!r}.")
-        if self.smoothness is not None and not self.strong_convexity <= self.smoothness < math.inf:
-            raise PlanError(
-                f"The smoothness {self.smoothness!r} must be finite and at least the strong convexity "
-                f"{self.strong_convexity!r}; leave it out for a non-smooth loss."
-            )
-        if self.available is not None and not 1 <= self.available <= self.silos:
-            raise PlanError(f"From 1 to {self.silos} silos can be available in a round, not {self.available!r}.")
-        if self.distance is not None and not 0 < self.distance <= self.diameter:
-            raise PlanError(f"The start lies at most the diameter from the optimum; {self.distance!r} does not.")
-        if self.lipschitz < self.strong_convexity * self.diameter / 2:
-            raise PlanError(
-                f"No loss has Lipschitz constant {self.lipschitz:g} and strong convexity {self.strong_convexity:g} on "
-                f"a set of diameter {self.diameter:g}, which needs L ≥ μD/2: shrink the domain or lower the ridge."
-            )
-
-    @property
-    def M(self) -> float:  # noqa: N802 (the paper's symbol)
-        """Silos available in a round of the problem, in the harmonic mean."""
-        return float(self.silos if self.available is None else self.available)
-
-    @property
-    def D0(self) -> float:  # noqa: N802 (the paper's symbol)
-        """The largest distance of the planning problem's start from the optimum."""
-        return self.diameter / 2 if self.distance is None else self.distance
-
-    @property
-    def phi_squared(self) -> float:
-        """The planning problem's φ²: variance of a record's gradient within a silo."""
-        return self.lipschitz**2 if self.variance is None else self.variance
-
-    @property
-    def upsilon_squared(self) -> float:
-        """The planning problem's υ²: how much the silos' gradients differ."""
-        return self.lipschitz**2 if self.heterogeneity is None else self.heterogeneity
-
-    @property
-    def absent(self) -> float:
-        """(N − M)/(N − 1), the share of the heterogeneity that absent silos leave; 0 for a single silo."""
-        return (self.silos - self.M) / (self.silos - 1) if self.silos > 1 else 0.0
-
-    @property
-    def condition(self) -> float:
-        """The planning problem's κ = β/μ; infinite where μ is 0 or the loss is not smooth."""
-        if self.smoothness is None or self.strong_convexity == 0:
-            return math.inf
-        return self.smoothness / self.strong_convexity
+    distance: float
+    absence: float
+    noise: float
+    first_reach: float
 
 
 @dataclass(frozen=True)
@@ -185,28 +126,29 @@ class PlanningProblem:
         """V² of a round of the planning problem under a sampling rule."""
         return (self.one_pass_variance if sampling_named(sampling).is_fresh else self.variance)(rounds, spared)
 
-    def balanced(self) -> tuple[Problem, float]:
-        """Return the `Problem` of N equal silos with as many records in all, and the Gaussian shift of equal noise."""
+    def balanced(self) -> EqualSilos:
+        """Return N equal silos with as many records in all and as much noise."""
         if not math.isfinite(self.diameter):
             raise PlanError("Localization needs a bounded domain: give a ball or a box instead of the whole space.")
-        N = len(self.records)
+        if not 0 < self.distance <= self.diameter:
+            raise PlanError(f"The start lies at most the diameter from the optimum; {self.distance!r} does not.")
+        N, M = len(self.records), self.available
         n = sum(self.records) // N
         # Of the whole objective; the slope of ‖w‖₁ is at most √d. The noise is scaled to the clip alone.
         lipschitz = self.clip + self.ridge * self.diameter + self.lasso * math.sqrt(self.dimension)
-        shift = 2 * lipschitz * math.sqrt(self.dimension / (self.available * self.unit_noise)) / n
-        problem = Problem(
+        shift = 2 * lipschitz * math.sqrt(self.dimension / (M * self.unit_noise)) / n
+        return EqualSilos(
             silos=N,
             records=n,
-            dimension=self.dimension,
+            available=M,
             lipschitz=lipschitz,
-            diameter=self.diameter,
-            epsilon=1.0,  # unused: the shift is given
-            delta=1e-6,
             smoothness=self.smoothness + self.ridge,
-            available=self.available,
+            diameter=self.diameter,
             distance=self.distance,
+            absence=((N - M) / (N - 1) if N > 1 else 0.0) * lipschitz**2 / M,
+            noise=4 * self.dimension / (M * shift**2),
+            first_reach=self.diameter,
         )
-        return problem, shift
 
 
 def answer_probabilities(silos: int, probability: float) -> dict[int, float]:

@@ -225,7 +225,7 @@ class _Proposing:
         if algorithm.own_rounds not in (None, rounds):
             raise PlanError("The rounds of the algorithm's parts must add up to the plan's rounds: leave those out.")
         share = 0.03 if survey else 0.0
-        return AlgorithmChoice(algorithm.name, algorithm, sampling, rounds, math.inf, share)
+        return AlgorithmChoice(algorithm.name, algorithm, sampling, rounds, math.inf, math.inf, share)
 
     def _setting(self) -> PlanningProblem:
         """Return the planning problem that the proposal's loss bounds are about."""

@@ -11,9 +11,9 @@ import pytest
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.problem import Problem
 from ringfence.research.theory import bounds, conversions, lower_bounds, population, prescriptions
 from ringfence.research.theory.prescriptions import Unbalanced
+from ringfence.research.theory.problem import Problem
 from tests.research.theory.worked import STRONG, WORKED
 
 SOME = {"available": 12.0}

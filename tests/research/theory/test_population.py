@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.problem import Problem
 from ringfence.research.theory import population
+from ringfence.research.theory.problem import Problem
 from tests.research.theory.worked import WORKED
 
 Floats = NDArray[np.float64]

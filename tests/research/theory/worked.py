@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ringfence.planning.problem import Problem
+from ringfence.research.theory.problem import Problem
 
 WORKED = Problem(
     silos=25, records=1238, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=1.0, delta=1 / 1238**2, smoothness=0.25

@@ -9,13 +9,13 @@ import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.problem import Problem
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import Ball, FloatArray, Geometry, Localized, Logistic, MinibatchSGD, Phase, Plan
 from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.experiments.synthetic import DISTANCE, Dataset, Size
 from ringfence.research.theory import lower_bounds, population
+from ringfence.research.theory.problem import Problem, equal_silos, localized_phases
 from ringfence.simulation import engine
 from ringfence.simulation.trials import simulated_state
 
@@ -153,14 +153,14 @@ def _surveyed(size: Size, epsilon: float) -> BoundedPlan:
 def _localized_by_bound(size: Size, epsilon: float) -> BoundedPlan:
     """Plan localization with the penalty that has the least bound."""
     problem = replace(problem_of(size, epsilon), distance=DISTANCE)
-    return _localized(size, epsilon, loss_bounds.localized_phases(problem, most_rounds=size.rounds))
+    return _localized(size, epsilon, localized_phases(problem, most_rounds=size.rounds))
 
 
 def _localized_by_formula(size: Size, epsilon: float) -> BoundedPlan:
     """Plan localization with the penalty that gives it the optimal rate."""
     problem = problem_of(size, epsilon)
-    penalty = loss_bounds.localized_penalty(problem)
-    return _localized(size, epsilon, loss_bounds.localized_phases(problem, most_rounds=size.rounds, penalty=penalty))
+    penalty = loss_bounds.localized_penalty(equal_silos(problem))
+    return _localized(size, epsilon, localized_phases(problem, most_rounds=size.rounds, penalty=penalty))
 
 
 def _localized(size: Size, epsilon: float, planned: loss_bounds.LocalizedBound) -> BoundedPlan:
@@ -172,7 +172,7 @@ def _localized(size: Size, epsilon: float, planned: loss_bounds.LocalizedBound) 
 def localized_rounds(size: Size, epsilon: float) -> int:
     """Return how many rounds localization with the formula's λ would take if it had no limit."""
     problem = problem_of(size, epsilon)
-    return loss_bounds.localized_phases(problem, penalty=loss_bounds.localized_penalty(problem)).rounds
+    return localized_phases(problem, penalty=loss_bounds.localized_penalty(equal_silos(problem))).rounds
 
 
 def _phases(plan: Plan) -> str:

@@ -9,8 +9,8 @@ from ringfence.accounting import calibrate
 from ringfence.accounting.events import require_count
 from ringfence.errors import AccountingError, PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.problem import Problem
 from ringfence.research.theory import bounds, conversions, lower_bounds, population
+from ringfence.research.theory.problem import Problem, localized_phases, phase_noise, require_smooth
 
 MOST_ROUNDS = 10_000
 """The most rounds that are tried where none are given."""
@@ -156,7 +156,7 @@ def _best(
 
 
 def _minibatch(problem: Problem, R: int, sigma: float) -> float:
-    beta, c = loss_bounds.require_smooth(problem), population.second_moment(problem, sigma)
+    beta, c = require_smooth(problem), population.second_moment(problem, sigma)
     sizes = {"lipschitz": problem.lipschitz, "smoothness": beta, "records": problem.records, "silos": problem.silos}
     shape = {"distance": problem.D0, "rounds": R, "second_moment": c}
     step = population.minibatch_step(**sizes, **shape)  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ def _minibatch_strong(problem: Problem, smoothness: float, R: int, second_moment
 
 
 def _accelerated(problem: Problem, R: int, sigma: float) -> float:
-    beta, spread = loss_bounds.require_smooth(problem), _spread(problem, sigma)
+    beta, spread = require_smooth(problem), _spread(problem, sigma)
     best = loss_bounds.accelerated_best(smoothness=beta, distance=problem.D0, rounds=R, variance=spread)
     if problem.strong_convexity == 0:
         return best
@@ -207,14 +207,14 @@ def _accelerated(problem: Problem, R: int, sigma: float) -> float:
 
 
 def _regularised(problem: Problem, R: int, sigma: float) -> float:
-    beta, spread = loss_bounds.require_smooth(problem), _spread(problem, sigma)
+    beta, spread = require_smooth(problem), _spread(problem, sigma)
     penalty = loss_bounds.regularised_penalty(distance=problem.D0, rounds=R, variance=spread)
     return loss_bounds.regularised(smoothness=beta, distance=problem.D0, rounds=R, variance=spread, penalty=penalty)
 
 
 def _multistage(problem: Problem, R: int, sigma: float) -> float:
     return loss_bounds.multistage_plan(
-        smoothness=loss_bounds.require_smooth(problem),
+        smoothness=require_smooth(problem),
         strong_convexity=problem.strong_convexity,
         gap=population.initial_gap(problem),
         rounds=R,
@@ -229,10 +229,12 @@ def _one_pass(problem: Problem, R: int, sigma: float) -> float:
 def _localized(problem: Problem, rounds: int | None) -> Row:
     name, about = "localized accelerated", "population"
     try:
-        plan = loss_bounds.localized_phases(problem, most_rounds=MOST_ROUNDS if rounds is None else rounds)
+        plan = localized_phases(problem, most_rounds=MOST_ROUNDS if rounds is None else rounds)
     except (PlanError, AccountingError) as refused:
         return Row(name, about, None, str(refused))
-    return Row(name, about, plan.bound, rounds=plan.rounds, sigma=max(phase.sigma for phase in plan.phases))
+    return Row(
+        name, about, plan.bound, rounds=plan.rounds, sigma=max(phase_noise(problem, phase) for phase in plan.phases)
+    )
 
 
 def _spread(problem: Problem, sigma: float) -> float:

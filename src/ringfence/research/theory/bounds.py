@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 
 from ringfence.errors import PlanError
-from ringfence.planning.loss_bounds import require_smooth
-from ringfence.planning.problem import Problem
 from ringfence.research.theory.population import initial_gap
 from ringfence.research.theory.prescriptions import (
     Unbalanced,
@@ -19,6 +17,7 @@ from ringfence.research.theory.prescriptions import (
     require_shuffle_vectors,
     shuffled_rounds,
 )
+from ringfence.research.theory.problem import Problem, require_smooth
 
 
 def homogeneous(problem: Problem) -> float:

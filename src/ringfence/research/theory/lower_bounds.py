@@ -7,7 +7,7 @@ not of every problem. All silos answer in every round (M = N).
 import math
 
 from ringfence.errors import PlanError
-from ringfence.planning.problem import Problem
+from ringfence.research.theory.problem import Problem
 
 
 def population(

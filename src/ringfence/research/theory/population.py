@@ -11,10 +11,9 @@ from ringfence.planning.loss_bounds import (
     accelerated_best,
     accelerated_strong,
     minibatch_empirical,
-    require_smooth,
     require_step,
 )
-from ringfence.planning.problem import Problem
+from ringfence.research.theory.problem import Problem, require_smooth
 
 
 def variance(problem: Problem, batch: int, sigma: float, *, empirical: bool) -> float:

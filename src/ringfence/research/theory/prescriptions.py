@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 
 from ringfence.accounting.events import require_count
 from ringfence.errors import PlanError
-from ringfence.planning.loss_bounds import require_smooth
-from ringfence.planning.problem import Problem
 from ringfence.research.theory import paper
 from ringfence.research.theory.conversions import Availability
 from ringfence.research.theory.population import initial_gap
+from ringfence.research.theory.problem import Problem, require_smooth
 
 
 def theorem_batch(problem: Problem, *, rounds: int) -> int:
