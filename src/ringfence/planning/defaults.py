@@ -138,13 +138,14 @@ def default_algorithm(resolution: float | None, loss: Loss) -> str | None:
     return "preconditioned"
 
 
-def survey_resolves(resolution: float) -> bool:
+def survey_resolves(resolution: float | None) -> bool:
     """Return whether a survey can resolve two directions (`server.algorithms.whitening`).
 
     Second moments sum to at most the largest possible one, so at most 1/resolution directions are resolved. A survey
-    that resolves one has nothing to whiten, and is made only if the request asks for it.
+    that resolves one has nothing to whiten, and is made only if the request asks for it. With None, for a survey that
+    was not considered, nothing speaks against one.
     """
-    return resolution < 1 / 2
+    return resolution is None or resolution < 1 / 2
 
 
 def require_preconditioned_fits(algorithm: AlgorithmSpec | str | None, loss: Loss, *, alone: bool) -> None:

@@ -1,16 +1,19 @@
 """A plan before its noise is calibrated, and how the two are put together."""
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ringfence.planning.algorithm_choice import AlgorithmChoice
 from ringfence.planning.problem import turns_needed
-from ringfence.planning.request import Member
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import (
     AlgorithmSpec,
     Channel,
     Domain,
+    Evaluation,
     Facts,
     Full,
     Guarantee,
@@ -20,7 +23,6 @@ from ringfence.protocol import (
     Plan,
     Query,
     Sampling,
-    SamplingName,
     Schema,
     Section,
     SiloTerms,
@@ -39,48 +41,43 @@ EVALUATIONS = 2
 class PlanDraft:
     """A plan without noise, and without the channel of its training stages.
 
-    `survey` is the survey's share of every silo's budget (in μ²), or 0. `weights` and `shifts` are the members' shares
-    of the objective and the Gaussian shifts of their budgets. `evaluation` is the query of the last stage, which asks
-    the `held_out` share of the records and costs them what the other stages cost the training records.
+    `weights` and `shifts` are the members' shares of the objective and the Gaussian shifts of their budgets. If it is
+    `evaluated`, the last stage asks the held-out records, and costs them what the other stages cost the training
+    records.
     """
 
-    run: str
+    request: PlanRequest
     data: Schema
     loss: Loss
     domain: Domain
-    algorithm: AlgorithmSpec
-    ridge: float
-    lasso: float
     clip: float
-    sampling: SamplingName
-    rounds: int
-    survey: float
-    participation: Participation
+    choice: AlgorithmChoice
     members: tuple[Member, ...]
     weights: tuple[float, ...]
     shifts: tuple[float, ...]
     unit: Unit
     person_rule: PersonRule | None
     rows_per_person: int | None
-    held_out: float | None = None
-    evaluation: Query | None = None
-    purpose: str | None = None
-    controller: str | None = None
-    contact: str | None = None
+    evaluated: bool
 
     @property
     def dimension(self) -> int:
         """Number of weights of the drafted plan."""
         return self.loss.dimension(self.data.width)
 
+    @property
+    def algorithm(self) -> AlgorithmSpec:
+        """The drafted plan's algorithm."""
+        return self.choice.algorithm
+
     @cached_property
     def training_stages(self) -> list[tuple[int, Sampling]]:
         """Rounds and sampling rule of every training stage of the draft."""
-        return self.algorithm.training_stages(self.sampling, self.rounds)
+        return self.algorithm.training_stages(self.choice.sampling, self.choice.rounds)
 
     def turns(self, rounds: int) -> Participation:
         """Return who is asked in the draft's training stage of that many rounds; if not all silos, they take turns."""
-        asked, silos = self.participation, len(self.members)
+        asked, silos = self.request.silos_per_round(), len(self.members)
         if asked.silos in (None, silos) or asked.answers is not None:
             return asked
         return asked.model_copy(update={"answers": turns_needed(rounds, asked.share(silos))})
@@ -95,7 +92,7 @@ class PlanDraft:
     def first_guess(self, member: Member, shift: float) -> float:
         """Return a first guess at the noise of a member's first training stage in the draft."""
         longest = self.algorithm.query(self.clip).largest(self)
-        answers = self.turns(self.rounds).answers or self.rounds
+        answers = self.turns(self.choice.rounds).answers or self.choice.rounds
         return 2 * longest / (self.batches(member)[0] * shift) * math.sqrt(answers)
 
     def terms(
@@ -125,26 +122,22 @@ class PlanDraft:
             StageTerms(batch=batch, sigma=sigma * self.algorithm.noise(member.records, number))
             for number, batch in enumerate(self.batches(member))
         ]
-        surveys = []
-        if self.survey:
+        surveys, evaluations = [], []
+        if self.choice.survey:
             query, rounds = self.algorithm.survey()
-            sensitivity = query.sensitivity(self, member.records)
-            surveys = [StageTerms(batch=member.records, sigma=sensitivity / (math.sqrt(self.survey / rounds) * shift))]
-        if self.evaluation is None:
-            return (*surveys, *training)
-        last = held_out_terms(self, self.evaluation, member.held_out, shift / math.sqrt(EVALUATIONS))
-        return (*surveys, *training, last)
+            allowed = math.sqrt(self.choice.survey / rounds) * shift
+            surveys = [StageTerms(batch=member.records, sigma=query.sensitivity(self, member.records) / allowed)]
+        if self.evaluated:
+            evaluations = [held_out_terms(self, Evaluation(), member.held_out, shift / math.sqrt(EVALUATIONS))]
+        return (*surveys, *training, *evaluations)
 
     def plan(self, channel: Channel, silos: Sequence[SiloTerms]) -> Plan:
         """Put the plan together from its draft."""
-        section: Section | None = None if self.held_out is None else "training"
-        looks = [self.algorithm.survey()] if self.survey else []
+        request, held_out = self.request, any(member.held_out for member in self.members)
+        section: Section | None = "training" if held_out else None
+        looks = [self.algorithm.survey()] if self.choice.survey else []
         first = [Stage(query=asks, rounds=rounds, sampling=Full(), section=section) for asks, rounds in looks]
-        last = (
-            []
-            if self.evaluation is None
-            else [Stage(query=self.evaluation, rounds=EVALUATIONS, sampling=Full(), section="held-out")]
-        )
+        evaluation = Stage(query=Evaluation(), rounds=EVALUATIONS, sampling=Full(), section="held-out")
         training = [
             Stage(
                 query=self.algorithm.query(self.clip),
@@ -157,24 +150,24 @@ class PlanDraft:
             for rounds, rule in self.training_stages
         ]
         return Plan(
-            run=self.run,
+            run=request.run or secrets.token_hex(8),
             data=self.data,
             training=Training(
                 loss=self.loss,
                 domain=self.domain,
                 algorithm=self.algorithm,
-                ridge=self.ridge,
-                lasso=self.lasso or None,
+                ridge=request.ridge,
+                lasso=request.lasso or None,
             ),
-            stages=(*first, *training, *last),
-            held_out=self.held_out,
+            stages=(*first, *training, *([evaluation] if self.evaluated else [])),
+            held_out=request.held_out_share if held_out else None,
             unit=self.unit,
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,
             silos=tuple(silos),
-            purpose=self.purpose,
-            controller=self.controller,
-            contact=self.contact,
+            purpose=request.purpose,
+            controller=request.controller,
+            contact=request.contact,
         )
 
 

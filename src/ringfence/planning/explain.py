@@ -82,7 +82,7 @@ def _survey_clause(proposal: Proposal) -> str:
 
 def _no_survey_clause(proposal: Proposal) -> str:
     """Return a clause that preconditioned descent is ruled out, if its survey would be too noisy."""
-    if proposal.survey_resolution is None or survey_resolves(proposal.survey_resolution):
+    if survey_resolves(proposal.survey_resolution):
         return ""
     return (
         f"; preconditioned descent is ruled out: with these {proposal.plan.unit}s and this budget, the noise of its "

@@ -4,11 +4,9 @@ No record is read, so nothing is charged for choosing parameters.
 """
 
 import math
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from ringfence.accounting import calibrate
@@ -30,7 +28,6 @@ from ringfence.planning.silo_weights import silo_weights
 from ringfence.protocol import (
     AlgorithmSpec,
     Domain,
-    Evaluation,
     Loss,
     MinibatchSGD,
     Plan,
@@ -105,22 +102,23 @@ class _Proposing:
 
     def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest, *, evaluated: bool) -> None:
         """Begin a proposal: choose loss, clipping norm, distance and domain where the request leaves them open."""
-        self.data, self.members, self.evaluated, self.weights_asked = data, members, evaluated, request.weights
+        self.data, self.members, self.evaluated = data, tuple(members), evaluated
         for member in members:
             if member.records < 1:
                 raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
         self.channel: ChannelPlanner = PLANNERS[request.trust]
-        self.algorithm, self.rounds = _asked_algorithm(request)
+        asked, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
-        is_open = _is_left_open(request)
+        self.shifts = tuple(calibrate.gaussian_shift(own.epsilon, own.allowed_delta) for own in members)
+        self.weights = silo_weights(members, self.shifts, data.width * self.loss.outputs, request.weights)
+        alone = _sets_no_option_of_another_algorithm(request)
         self.resolution: float | None = None
-        if self.algorithm in (None, "preconditioned") and is_open:
+        if asked in (None, "preconditioned") and alone and request.survey is None:
             sized = zip(self.weights, members, self.shifts, strict=True)
             noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
             self.resolution = survey_resolution(data, self.loss, noise)
-        self.default = default_algorithm(self.resolution, self.loss) if self.algorithm is None else None
-        self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
-        alone = _is_left_open(replace(request, survey=None))
+        self.default = default_algorithm(self.resolution, self.loss) if asked is None else None
+        self.algorithm = None if asked == BY_BOUND else asked or self.default
         require_preconditioned_fits(self.algorithm, self.loss, alone=alone)
         self.clip = defaults.default_clip(data, self.loss) if request.clip is None else request.clip
         self.distance = defaults.default_distance(data, self.loss) if request.distance is None else request.distance
@@ -128,24 +126,7 @@ class _Proposing:
         self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
             self.domain: Domain = request.domain or default_domain(self.algorithm, self.distance)
-        self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
         self.limit = self.rounds or request.most_rounds or defaults.MOST_ROUNDS
-
-    @cached_property
-    def shifts(self) -> tuple[float, ...]:
-        """The Gaussian shifts of the members' budgets, for the proposal."""
-        return tuple(calibrate.gaussian_shift(own.epsilon, own.allowed_delta) for own in self.members)
-
-    @cached_property
-    def weights(self) -> tuple[float, ...]:
-        """The members' shares of the proposed plan's objective."""
-        return silo_weights(self.members, self.shifts, self.data.width * self.loss.outputs, self.weights_asked)
-
-    def _surveys_features(self) -> bool:
-        """Return whether preconditioned descent surveys features first: by default, if that resolves anything."""
-        if self.request.survey is not None:
-            return self.request.survey
-        return self.default is None or self.resolution is None or survey_resolves(self.resolution)
 
     def proposal(self) -> Proposal:
         """Choose and calibrate a proposal; choose again while the channel's noise is larger than assumed."""
@@ -165,47 +146,35 @@ class _Proposing:
         """Choose the proposal's algorithm, draft its plan and calibrate the noise, for one setting."""
         request, algorithm = self.request, self.algorithm
         alternatives: list[AlgorithmChoice] = []
-        exactly, curvature = self.rounds is not None, self.channel.surveys_curvature(request)
         if algorithm is None or isinstance(algorithm, str):
+            limits: Any = {"limit": self.limit, "exactly": self.rounds is not None}
+            curvature = survey = self.channel.surveys_curvature(request)
+            if algorithm == "preconditioned":  # by default it surveys features if that resolves anything
+                survey = request.survey
+                if survey is None:
+                    survey = self.default is None or survey_resolves(self.resolution)
             choice, alternatives = choose_algorithm(
-                setting,
-                limit=self.limit,
-                exactly=exactly,
-                method=algorithm,
-                sampling=request.sampling,
-                risk=request.risk,
-                survey=self._surveys_features() if algorithm == "preconditioned" else curvature,
+                setting, method=algorithm, sampling=request.sampling, risk=request.risk, survey=survey, **limits
             )
             if self.default is not None:  # also list the choice by loss bounds
-                alternatives += choose_algorithm(setting, limit=self.limit, exactly=exactly, survey=curvature)[1]
+                alternatives += choose_algorithm(setting, survey=curvature, **limits)[1]
         else:
             choice = self._as_asked(algorithm)
-        spec = (
-            choice.algorithm if request.average is None else choice.algorithm.averaged(request.average, choice.rounds)
-        )
-        held_out = any(member.held_out for member in self.members)
+        drafted = choice
+        if request.average is not None:
+            drafted = replace(choice, algorithm=choice.algorithm.averaged(request.average, choice.rounds))
         draft = PlanDraft(
-            run=request.run or secrets.token_hex(8),
+            request=request,
             data=self.data,
             loss=self.loss,
             domain=self.domain,
-            algorithm=spec,
-            ridge=request.ridge,
-            lasso=request.lasso,
             clip=self.clip,
-            sampling=choice.sampling,
-            rounds=choice.rounds,
-            survey=choice.survey,
-            participation=request.silos_per_round(),
-            members=tuple(self.members),
-            weights=setting.weights,
-            shifts=setting.shifts,
+            choice=drafted,
+            members=self.members,
+            weights=self.weights,
+            shifts=self.shifts,
             **request.privacy_unit(self.data),
-            held_out=request.held_out_share if held_out else None,
-            evaluation=Evaluation() if held_out and self.evaluated else None,
-            purpose=request.purpose,
-            controller=request.controller,
-            contact=request.contact,
+            evaluated=self.evaluated and any(member.held_out for member in self.members),
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)
@@ -237,10 +206,10 @@ class _Proposing:
         if participation.probability is not None:
             available = harmonic_mean_of_answers(answer_probabilities(silos, participation.probability))
         noise_factor, batch_share = 1.0, 1.0
-        if self.rule is not None and self.rule.is_secret:
-            noise_factor, batch_share = _sampling_noise(
-                self.rule, max(self.members, key=lambda m: m.records), self.limit
-            )
+        rule = sampling_named(self.request.sampling or "full")
+        if rule.is_secret:
+            largest = max(self.members, key=lambda member: member.records)
+            noise_factor, batch_share = _sampling_noise(rule, largest, self.limit)
         return PlanningProblem(
             dimension=dimension,
             width=self.data.width,
@@ -274,10 +243,10 @@ def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, 
         return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds
 
 
-def _is_left_open(request: PlanRequest) -> bool:
-    """Return whether no option of another algorithm is set."""
+def _sets_no_option_of_another_algorithm(request: PlanRequest) -> bool:
+    """Return whether every option but the survey leaves preconditioned descent open."""
     plain = PlanRequest()
-    others = ("clip", "distance", "domain", "step", "average", "batch", "correlation", "survey", "risk", "lasso")
+    others = ("clip", "distance", "domain", "step", "average", "batch", "correlation", "risk", "lasso")
     return (
         all(getattr(request, name) == getattr(plain, name) for name in others)
         and (request.sampling is None or sampling_named(request.sampling).takes_all)

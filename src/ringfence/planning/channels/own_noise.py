@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
@@ -47,26 +46,20 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     claims = [(Guarantee(epsilon=own.epsilon, delta=own.allowed_delta),) for own in draft.members]
     guesses = [draft.first_guess(own, shift) for own, shift in zip(draft.members, draft.shifts, strict=True)]
     places = range(len(draft.members))
-    training = replace(draft, evaluation=None)
+    training = replace(draft, evaluated=False)
     plan = training.plan(channel, [training.terms(place, claims[place], guesses[place]) for place in places])
 
-    alike: dict[Member, int] = {}  # silos that differ in name and weight only share one calibration
-
-    @cache
-    def least(place: int) -> float:
+    def sigma(place: int) -> float:
         """Return the least own noise that keeps the promise of the silo at that place."""
-        (claim,) = claims[place]
+        (claim,), terms = claims[place], plan.silos[place]
 
         def events(sigma: float) -> list[tuple[Event, int]]:
             """Return what the silo's gate would charge for own noise of that standard deviation."""
-            return plan_events(
-                plan, plan.silos[place].model_copy(update={"stages": training.stage_terms(place, sigma)})
-            )
+            return plan_events(plan, terms.model_copy(update={"stages": training.stage_terms(place, sigma)}))
 
         return calibrate.least_noise(events, epsilon=claim.epsilon, delta=claim.delta, start=guesses[place])
 
-    def sigma(place: int) -> float:
-        """Return a silo's least own noise, computed once for silos that differ in name alone."""
-        return least(alike.setdefault(replace(draft.members[place], name="", weight=None), place))
-
-    return draft.plan(channel, [draft.terms(place, claims[place], sigma(place)) for place in places])
+    # Silos that differ in name and weight only share one calibration.
+    alike = [replace(member, name="", weight=None) for member in draft.members]
+    sigmas = {member: sigma(place) for member, place in {own: alike.index(own) for own in alike}.items()}
+    return draft.plan(channel, [draft.terms(place, claims[place], sigmas[alike[place]]) for place in places])
