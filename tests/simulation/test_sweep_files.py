@@ -17,7 +17,7 @@ import pytest
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import Cell, Value, cells
 from ringfence.simulation.sweep import sweep
-from ringfence.simulation.table import KIND, Finished, Log, read_rows
+from ringfence.simulation.table import KIND, Log, SweepHeader, read_rows
 from ringfence.storage.lines import Lines
 from tests.simulation.sweeping import GRID, KILLED, Recorded, assert_complete, measure, measure_slowly
 
@@ -159,9 +159,9 @@ def test_damage_before_the_last_line_is_named_not_repaired(tmp_path: Path, line:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
 def test_a_full_disk_is_said_plainly() -> None:
     log = Log.__new__(Log)
-    log.names = None
+    log.names, log.header = None, SweepHeader("measure", ())
     with Lines(Path("/dev/full"), KIND) as log._lines, pytest.raises(SweepError, match="No space left"):
-        log.append(Finished(frozenset(), b"row\n", 1))
+        log.append([{"trial": 0}])
 
 
 # Rows

@@ -30,6 +30,7 @@ from ringfence.estimates.metrics import (
     ratio_metric,
     ratio_of_shares,
     share_metric,
+    share_of_cells,
 )
 from ringfence.protocol import Facts, FloatArray
 from ringfence.protocol.queries.evaluation import MARGIN, MOST_CONFUSED, SCORE_LEVELS
@@ -139,16 +140,11 @@ def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
     share = cells.total(positive)
     larger = positive if share > 0.5 else 1 - positive
     gain = right - larger
-
-    def whole(name: str, slope: FloatArray) -> Metric:
-        """Return a share of all records, such as the accuracy of a classifier of two classes."""
-        return share_metric(name, cells.total(slope), cells.noise_variance(slope), answers.records)
-
     metrics = [
-        whole("accuracy", right),
-        whole("accuracy of guessing the larger class", larger),
+        share_of_cells("accuracy", cells, right),
+        share_of_cells("accuracy of guessing the larger class", cells, larger),
         normal_metric("accuracy above guessing", cells.total(gain), cells.variance(gain)),
-        whole("share of positives", positive),
+        share_of_cells("share of positives", cells, positive),
         ratio_of_shares("precision", cells, hit, taken, "too few records are predicted positive for this much noise"),
         ratio_of_shares("recall", cells, hit, positive, RARE),
         ratio_of_shares("specificity", cells, _indicator(0, 0), 1 - positive, RARE),
@@ -158,7 +154,9 @@ def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
     ]
     wrong_by = np.concatenate([scores.middles(), -scores.middles()])
     if loss.is_log_loss:
-        metrics += [_entropy_metric(share, cells.variance(positive)), *_binary_calibration(scores)]
+        over = np.concatenate([expit(scores.middles()), expit(scores.middles()) - 1])
+        bias = normal_metric("mean predicted minus observed", cells.total(over), cells.variance(over))
+        metrics += [_entropy_metric(share, cells.variance(positive)), bias, _expected_calibration_error(cells, over)]
         if answers.has("brier"):
             brier = expit(wrong_by) ** 2
             metrics.append(_clipped_loss_metric("Brier score", answers.averaged("brier"), brier, cells))
@@ -192,20 +190,9 @@ def _clipped_loss_metric(name: str, means: BlockMeans, losses: FloatArray, cells
 
 def binary_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]]:
     """Return the share of the records with each class and prediction."""
-    cells, pairs = ScoreShares.of(answers).cells, [(own, side) for own in (0, 1) for side in (0, 1)]
-    slopes = {pair: _indicator(*pair) for pair in pairs}
-    return [
-        (*pair, share_metric("share", cells.total(slope), cells.noise_variance(slope), answers.records))
-        for pair, slope in slopes.items()
-    ]
-
-
-def _binary_calibration(scores: ScoreShares) -> list[Metric]:
-    """Return the calibration metrics of a classifier of two classes: its bias and expected calibration error."""
-    chance = expit(scores.middles())
-    over = np.concatenate([chance, chance - 1])
-    bias = normal_metric("mean predicted minus observed", scores.cells.total(over), scores.cells.variance(over))
-    return [bias, _expected_calibration_error(scores.cells, over)]
+    cells = ScoreShares.of(answers).cells
+    slopes = [(own, side, _indicator(own, side)) for own in (0, 1) for side in (0, 1)]
+    return [(own, side, share_of_cells("share", cells, slope)) for own, side, slope in slopes]
 
 
 def _expected_calibration_error(cells: CellShares, over: FloatArray) -> Metric:
@@ -341,10 +328,8 @@ def multiclass_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Met
     cells, classes = _class_shares(answers), answers.facts.loss.categories
     if len(cells.shares) == classes:
         return []
-    return [
-        (*divmod(number, classes), share_metric("share", float(share), float(noise), answers.records))
-        for number, (share, noise) in enumerate(zip(cells.shares, np.diag(cells.noise), strict=True))
-    ]
+    slopes = np.eye(len(cells.shares))
+    return [(*divmod(place, classes), share_of_cells("share", cells, slope)) for place, slope in enumerate(slopes)]
 
 
 def _confidence_shares(answers: EvaluationAnswers) -> tuple[CellShares, FloatArray]:

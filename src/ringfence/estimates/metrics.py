@@ -91,6 +91,11 @@ def share_metric(name: str, value: float, noise_variance: float, records: int) -
     return bounded_metric(name, value, wilson_interval(value, noise_variance, records), least=0.0, most=1.0)
 
 
+def share_of_cells(name: str, cells: CellShares, slope: FloatArray) -> Metric:
+    """Return a sum of cells' shares times `slope`, with Wilson's interval."""
+    return share_metric(name, cells.total(slope), cells.noise_variance(slope), cells.records)
+
+
 def ratio_metric(
     name: str,
     cells: CellShares,

@@ -153,7 +153,7 @@ def _choices(
     made, why = [], PlanError()
     for R in rounds:
         try:
-            spec, bound = _RUNS[method](problem, R, problem.variance_of(sampling, R))
+            spec, bound = _RUNS[method](problem, R, problem.variance(sampling, R))
         except PlanError as refused:
             why = refused  # few rounds, or small batches, may not fit a single stage
         else:
@@ -225,7 +225,7 @@ def _surveyed(problem: PlanningProblem, sampling: SamplingName, R: int, share: f
     """
     noise = problem.survey_noise / math.sqrt(share)
     smoothness = problem.smoothness * min(1.0, 1 / math.sqrt(problem.width) + 4 * noise)
-    variance = problem.variance_of(sampling, R, 1 - share)
+    variance = problem.variance(sampling, R, 1 - share)
     spec, bound = _accelerated(problem, R, variance)
     _, expected = _accelerated(replace(problem, smoothness=smoothness), R, variance)
     if problem.ridge and spec.upsilon:  # a υ of its own, which the survey does not change

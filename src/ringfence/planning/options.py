@@ -62,20 +62,16 @@ def parse_budgets(options: Sequence[str]) -> dict[str, tuple[float, ...]]:
 
 def parse_cuts(option: str | None) -> tuple[float, ...] | None:
     """Read T1,T2,...: times at which a hazard may change."""
-    if option is None:
-        return None
-    try:
-        return tuple(float(part) for part in option.split(","))
-    except ValueError:
-        raise PlanError(f"The cuts '{option}' are not numbers separated by commas, like 365,730.") from None
+    cuts = None if option is None else _numbers(option)
+    if cuts is None and option is not None:
+        raise PlanError(f"The cuts '{option}' are not numbers separated by commas, like 365,730.")
+    return cuts
 
 
 def parse_cap(option: str | None) -> tuple[float, ...] | None:
     """Read an EPS,DELTA or EPS,DELTA,ALONE option."""
-    if option is None:
-        return None
-    cap = _numbers(option, 2, 3)
-    if cap is None:
+    cap = None if option is None else _numbers(option, 2, 3)
+    if cap is None and option is not None:
         raise PlanError(f"The cap '{option}' is not of the form EPS,DELTA, like 4,1e-6, or EPS,DELTA,ALONE.")
     return cap
 
@@ -118,9 +114,9 @@ def _by_name(
 
 
 def _numbers(text: str, *counts: int) -> tuple[float, ...] | None:
-    """Read an option's numbers, separated by commas; None unless there are as many as allowed."""
+    """Read an option's numbers, separated by commas; None unless there are as many as `counts`, if any, allow."""
     try:
         numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
         return None
-    return numbers if len(numbers) in counts else None
+    return numbers if not counts or len(numbers) in counts else None

@@ -91,10 +91,6 @@ class PlanningProblem:
         unevenness = math.fsum(p**2 for p in self.weights)
         return (N - M) / ((N - 1) * M) * N * unevenness * self.clip**2 if N > 1 else 0.0
 
-    def variance(self, rounds: int, spared: float = 1.0) -> float:
-        """V² of a round if all rounds share the budget; `spared` is the share of it that a survey leaves."""
-        return self.unit_noise * self.answers(rounds) / spared + self._sampled + self.absence
-
     @cached_property
     def _sampled(self) -> float:
         """Variance caused by sampling batches, in the planning problem."""
@@ -110,9 +106,15 @@ class PlanningProblem:
         terms = zip(self.weights, self.records, self.shifts, strict=True)
         return math.sqrt(math.fsum((p / (n * mu)) ** 2 for p, n, mu in terms))
 
-    def one_pass_variance(self, rounds: int, spared: float = 1.0) -> float:
-        """V² of a one-pass round: its own ⌊n_i/R⌋ records, the whole budget, around the population's gradient."""
+    def variance(self, sampling: SamplingName, rounds: int, spared: float = 1.0) -> float:
+        """V² of a round under a sampling rule; `spared` is the share of the budget that a survey leaves.
+
+        Rounds of all records share the budget. A one-pass round has its own ⌊n_i/R⌋ records and the whole budget,
+        around the population's gradient.
+        """
         N, answers = len(self.records), self.answers(rounds)
+        if not sampling_named(sampling).is_fresh:
+            return self.unit_noise * answers / spared + self._sampled + self.absence
         if self.mixed is not None:
             batch = sum(self.records) * self.available / N / answers
             return self.unit_noise * answers**2 / spared + self.clip**2 / batch + self.absence
@@ -121,10 +123,6 @@ class PlanningProblem:
             batch = n // answers
             total += (p * self.clip) ** 2 * (self.dimension * (2 / (batch * mu)) ** 2 / spared + 1 / batch)
         return N / self.available * total + self.absence
-
-    def variance_of(self, sampling: SamplingName, rounds: int, spared: float = 1.0) -> float:
-        """V² of a round of the planning problem under a sampling rule."""
-        return (self.one_pass_variance if sampling_named(sampling).is_fresh else self.variance)(rounds, spared)
 
     def balanced(self) -> EqualSilos:
         """Return N equal silos with as many records in all and as much noise."""

@@ -289,7 +289,7 @@ def _smoothed(loss: Loss, data: Schema, setting: PlanningProblem, members: Seque
     def total(smoothness: float) -> float:
         """Return the loss bound plus the smoothing error, which the proposal minimises over the smoothness."""
         bound = loss_bounds.accelerated_best(
-            smoothness=smoothness, distance=setting.distance, rounds=limit, variance=setting.variance(limit)
+            smoothness=smoothness, distance=setting.distance, rounds=limit, variance=setting.variance("full", limit)
         )
         return bound + loss.smoothed(data.feature_norm, smoothness).smoothing_error
 

@@ -43,21 +43,14 @@ TRIED = (
 )  # fmt: skip
 """Options that candidates may differ in: they set how a model is trained, and nothing else."""
 
-_WHY_NOT = {
-    **dict.fromkeys(
-        ("epsilon", "delta", "budgets", "held_out", "unit"),
-        "it says what is granted and for whom, which all candidates share",
-    ),
-    **dict.fromkeys(
-        ("trust", "keys", "quorum", "colluders", "bits"), "it says whom the guarantee relies on, which all share"
-    ),
-    **dict.fromkeys(
-        ("loss", "quantile", "margin", "dispersion", "cuts"),
-        "candidates are compared by their loss, which has to be the same for all",
-    ),
-    **dict.fromkeys(("weights", "available"), "it says whom the model is for and who is asked, which all share"),
-    **dict.fromkeys(("purpose", "controller", "contact"), "it says what the run is for, which all share"),
+_SHARED = {
+    "epsilon delta budgets held_out unit": "it says what is granted and for whom, which all candidates share",
+    "trust keys quorum colluders bits": "it says whom the guarantee relies on, which all share",
+    "loss quantile margin dispersion cuts": "candidates are compared by their loss, which has to be the same for all",
+    "weights available": "it says whom the model is for and who is asked, which all share",
+    "purpose controller contact": "it says what the run is for, which all share",
 }
+_WHY_NOT = {name: why for names, why in _SHARED.items() for name in names.split()}
 
 
 def grid(tried: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation.channels import SimulatedNoise, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
-from ringfence.simulation.gradient import LinearLoss, StackedRows, clip_of, clipped_sum
+from ringfence.simulation.gradient import Federation, LinearLoss, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
 _ALL_RECORDS, _INDEPENDENT = Full(), GaussianNoise()
@@ -51,11 +51,6 @@ class SimulatedStage:
     def kind(self) -> tuple[type[Sampling], Participation, SimulatedNoise]:
         """What the engine compiles a program for: neighbouring stages of one kind are one loop."""
         return type(self.sampling), self.participation, self.noise
-
-    @property
-    def has_same_records_always(self) -> bool:
-        """Whether every record of every silo takes part in every round of the simulated stage."""
-        return self.sampling.takes_all and self.participation == EVERYBODY
 
 
 class SimulatedRound(NamedTuple):
@@ -107,23 +102,6 @@ class Rules:
         """Where every simulated round stands."""
         rounds = [(stage, round) for stage, own in enumerate(self.stages) for round in range(own.rounds)]
         return [SimulatedRound(step, *place) for step, place in enumerate(rounds)]
-
-
-class Federation(NamedTuple):
-    """All silos' rows in one matrix, silo after silo; which silo each record belongs to; sizes and weights.
-
-    Where a record is a person, `of_row` is the number of each row's, among those of all silos, and `counts` what a row
-    counts for if that person takes part; else None.
-    """
-
-    features: Any
-    norms: Any
-    targets: Any
-    silo: Any
-    sizes: Any
-    weights: Any
-    of_row: Any = None
-    counts: Any = None
 
 
 class Streams(NamedTuple):
@@ -248,7 +226,7 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
             rules.loss,
             runs.clip[:, place.stage],
             jnp.moveaxis(rules.loss.matrix(asked, width), 0, 1),
-            rows=StackedRows(data.features, data.norms, data.targets, data.of_row, data.counts),
+            data=data,
             shares=_shares(kind, data, drawn, rates, runs.stream),
             rule=rules.person_rule,
         )
@@ -328,7 +306,7 @@ def _begins(rules: Rules, data: Federation, batch: Any, answered: Any) -> Any:
 
 def _shares(kind: SimulatedStage, data: Federation, drawn: SimulatedDraws, rates: Any, stream: Any) -> Any:
     """Return what each record's gradient counts in the simulated server's average, per run where runs differ in it."""
-    if kind.has_same_records_always:
+    if kind.sampling.takes_all and kind.participation == EVERYBODY:  # the same records in every round
         return (data.weights / data.sizes)[data.silo]
     shares = drawn.participation * (rates / drawn.batch)[:, data.silo]
     return shares[stream].T.astype(data.features.dtype)

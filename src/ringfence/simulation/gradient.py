@@ -50,64 +50,70 @@ def clip_of(stage: Stage) -> float:
     return stage.query.clip
 
 
-class StackedRows(NamedTuple):
-    """The rows of all silos; for persons, each row's person and weight."""
+class Federation(NamedTuple):
+    """All silos' rows in one matrix, silo after silo; which silo each record belongs to; sizes and weights.
+
+    Where a record is a person, `of_row` is the number of each row's, among those of all silos, and `counts` what a row
+    counts for if that person takes part; else None.
+    """
 
     features: Any
     norms: Any
     targets: Any
-    of_row: Any
-    counts: Any
+    silo: Any
+    sizes: Any
+    weights: Any
+    of_row: Any = None
+    counts: Any = None
 
 
 def clipped_sum(
-    loss: LinearLoss, clip: Any, weights: Any, *, rows: StackedRows, shares: Any, rule: PersonRule | None
+    loss: LinearLoss, clip: Any, weights: Any, *, data: Federation, shares: Any, rule: PersonRule | None
 ) -> Any:
-    """Return the silo's clipped mean over all records, or persons; for a single run, added up from blocks of rows.
+    """Return the silo's clipped mean over all records, or persons; for a single run, added up from blocks of data.
 
     XLA is slow at a product of one tall matrix with one column, and fast at many short ones.
     """
-    features, norms, targets, of_row, counts = rows
-    if (rule is None) != (of_row is None):
+    if (rule is None) != (data.of_row is None):
         raise TrainingError(
             "The simulator must know which person each row belongs to: make the data with `federation_of`."
         )
     if rule == "sum":
-        return _summed(loss, clip, weights, rows, shares)
+        return _summed(loss, clip, weights, data, shares)
     if rule is not None:
-        shares = shares[of_row] * counts.reshape(-1, *[1] * (shares.ndim - 1))
+        shares = shares[data.of_row] * data.counts.reshape(-1, *[1] * (shares.ndim - 1))
 
     def add_up(features: Any, norms: Any, targets: Any, shares: Any) -> Any:
-        """Return the clipped mean gradient of a block of simulated rows."""
+        """Return the clipped mean gradient of a block of simulated data."""
         return clipped_mean(loss, clip, weights=weights, features=features, norms=norms, targets=targets, shares=shares)
 
     if weights.shape[1] > 1:
-        return add_up(features, norms, targets, shares)
-    empty = -len(targets) % BLOCK  # rows whose share is 0
+        return add_up(data.features, data.norms, data.targets, shares)
+    empty = -len(data.targets) % BLOCK  # rows whose share is 0
 
     def blocks(values: Any) -> Any:
         """Divide an array of simulated rows into padded blocks of equal length."""
         padded = jnp.pad(values, [(0, empty), *[(0, 0)] * (values.ndim - 1)])
         return padded.reshape(-1, BLOCK, *values.shape[1:])
 
-    parts = jax.vmap(add_up)(*map(blocks, (features, norms, targets, shares)))
+    parts = jax.vmap(add_up)(*map(blocks, (data.features, data.norms, data.targets, shares)))
     return jnp.sum(parts, axis=0)
 
 
-def _summed(loss: LinearLoss, clip: Any, weights: Any, rows: StackedRows, shares: Any) -> Any:
+def _summed(loss: LinearLoss, clip: Any, weights: Any, data: Federation, shares: Any) -> Any:
     """Clip the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
-    scores: Any = jnp.tensordot(rows.features, weights, axes=1)
-    constants = rows.features[:, -1]
-    cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=rows.norms, constants=constants, targets=rows.targets)
+    scores: Any = jnp.tensordot(data.features, weights, axes=1)
+    constants = data.features[:, -1]
+    cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=data.norms, constants=constants, targets=data.targets)
     persons, runs = shares.shape[0], weights.shape[1]
 
     def one_run(own: tuple[Any, Any, Any]) -> Any:
         """Return one simulated run's sum of persons' clipped gradients."""
         residuals, most, share = own
-        products = rows.features.T[:, :, None] * loss.residual_columns(residuals)[None]
+        products = data.features.T[:, :, None] * loss.residual_columns(residuals)[None]
         collected: Any = loss.weight_gradients(products)
-        terms = jnp.moveaxis(collected, 1, 0).reshape(len(rows.norms), -1)
-        sums = jax.ops.segment_sum(terms, rows.of_row, persons, indices_are_sorted=True)
+        terms = jnp.moveaxis(collected, 1, 0).reshape(len(data.norms), -1)
+        sums = jax.ops.segment_sum(terms, data.of_row, persons, indices_are_sorted=True)
         lengths = jnp.sqrt(jnp.sum(sums * sums, axis=1))
         return jnp.tensordot(share * jnp.minimum(1.0, most / jnp.maximum(lengths, TINY)), sums, axes=1)
 

@@ -1,4 +1,4 @@
-"""Local SGD: the baseline in which silos take local steps between rounds, and one-shot averaging.
+"""Local SGD: the baseline in which silos take local steps between rounds.
 
 In a round every asked silo starts at the server's weights and takes K steps, each on one record of its own
 drawn uniformly, with noise on every step; the server averages where they end. All steps count
@@ -6,20 +6,16 @@ as visible: a run is R·K releases of a fixed-size batch of 1 of n, and `local_s
 paper's closed form does not, and promises more than it shows.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ringfence.accounting import calibrate
 from ringfence.errors import TrainingError
-from ringfence.protocol import FloatArray
 from ringfence.protocol.losses.targets import residuals_of
-from ringfence.simulation.engine import Configurations, Federation, Rules, Streams, federation, simulate
-from ringfence.simulation.gradient import LinearLoss
+from ringfence.simulation.gradient import Federation, LinearLoss
 
 
 class LocalRuns(NamedTuple):
@@ -83,34 +79,6 @@ def local_sgd(
     zero = jnp.zeros((len(runs.stream), loss.dimension(data.features.shape[1])), dtype=data.features.dtype)
     weights, _ = jax.lax.scan(one_round, zero, jnp.arange(rounds))
     return weights
-
-
-def one_shot(
-    rules: Rules,
-    silos: Sequence[tuple[FloatArray, FloatArray]],
-    streams: Streams,
-    runs: Configurations,
-    dtype: Any = np.float32,
-) -> Any:
-    """Let every silo train a private model alone, and average the models by the silos' sizes: one message each.
-
-    A silo's whole budget goes into its own run, so `sigma` is that of a plan with the same rounds. Where silos
-    differ, the average of their models is not the model of their union, however large epsilon is.
-    """
-    sizes = np.array([len(targets) for _, targets in silos])
-    models = []
-    for place, silo in enumerate(silos):
-        alone = slice(place, place + 1)
-        models.append(
-            simulate(
-                rules,
-                federation([silo], dtype=dtype),
-                # Silos draw independently: each has seeds of its own.
-                Streams(streams.seed + np.uint32(7919 * place), streams.batch[..., alone]),
-                runs._replace(sigma=runs.sigma[..., alone]),
-            )
-        )
-    return jnp.tensordot(jnp.asarray(sizes / sizes.sum(), dtype=dtype), jnp.stack(models), axes=1)
 
 
 def _clipped_gradients(loss: LinearLoss, clip: Any, weights: Any, data: Federation, row: Any) -> Any:

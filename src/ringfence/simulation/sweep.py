@@ -34,7 +34,7 @@ import joblib  # type: ignore[import-untyped]
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, Cells, Row, describe, plain_value, quoted
-from ringfence.simulation.table import KIND, Finished, Log, SweepHeader, to_line
+from ringfence.simulation.table import KIND, Log, SweepHeader
 from ringfence.storage.lines import Lines
 
 MOST_WAITING_BLOCKS = 1024
@@ -145,7 +145,7 @@ def _parallel(workers: int | None) -> Any:
 
 
 @contextmanager
-def _taken(results: Any) -> Iterator[Iterable[Finished | SweepError]]:
+def _taken(results: Any) -> Iterator[Iterable[list[Row] | SweepError]]:
     """End the workers' blocks if an error keeps their results from being taken."""
     try:
         yield results
@@ -156,12 +156,10 @@ def _taken(results: Any) -> Iterator[Iterable[Finished | SweepError]]:
                 results.close()
 
 
-def _run(task: SweepTask, cells: list[Cell]) -> Finished | SweepError:
+def _run(task: SweepTask, cells: list[Cell]) -> list[Row] | SweepError:
     """Run one block of a sweep. A failure is returned: raised, joblib would drop the blocks beside it."""
     try:
-        rows = _rows(task, cells)
-        lines = b"".join(to_line(row) for row in rows)
-        return Finished(frozenset(rows[0].keys() - cells[0].keys()), lines, len(cells))
+        return _rows(task, cells)
     except Exception as error:
         failure = SweepError(
             f"The task failed ({type(error).__name__}: {error}) on {describe(cells)}: finished cells are kept, so "

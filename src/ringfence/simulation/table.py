@@ -1,10 +1,10 @@
 """A sweep's file, and the tidy table in it: one row per cell, in the order in which they finished."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, Row, quoted
@@ -34,14 +34,6 @@ def read_rows(out: Path) -> Iterator[Row]:
         yield row
 
 
-class Finished(NamedTuple):
-    """A finished block: the names of its results, its lines for the file, and how many cells it had."""
-
-    names: frozenset[str]
-    lines: bytes
-    cells: int
-
-
 @dataclass(frozen=True)
 class SweepHeader:
     """What a file's first line says, and a resumed sweep must agree with."""
@@ -51,7 +43,7 @@ class SweepHeader:
 
     def line(self) -> bytes:
         """Return the first line of a sweep's file."""
-        return to_line({"ringfence_sweep": FORMAT, "label": self.label, "parameters": self.parameters})
+        return _to_line({"ringfence_sweep": FORMAT, "label": self.label, "parameters": self.parameters})
 
     @staticmethod
     def read(out: Path) -> "SweepHeader":
@@ -104,16 +96,17 @@ class Log:
         """How many of the sweep's cells met so far are finished, now or before."""
         return self.skipped + self.written
 
-    def append(self, result: Finished) -> None:
+    def append(self, rows: Sequence[Row]) -> None:
         """Add a block's rows to the sweep's file; when this returns they are on the disk."""
-        if self.names is not None and result.names != self.names:
+        names = frozenset(rows[0].keys() - {*self.header.parameters, TRIAL})
+        if self.names is not None and names != self.names:
             raise SweepError(
-                f"{self._out} has the results {quoted(self.names)}, but the task now returns {quoted(result.names)}: "
+                f"{self._out} has the results {quoted(self.names)}, but the task now returns {quoted(names)}: "
                 "choose another file, or delete this one to start over."
             )
-        self.names = result.names
-        self._lines.append(result.lines)
-        self.written += result.cells
+        self.names = names
+        self._lines.append(b"".join(map(_to_line, rows)))
+        self.written += len(rows)
 
 
 def _complete_lines(out: Path) -> Iterator[bytes]:
@@ -125,7 +118,7 @@ def _complete_lines(out: Path) -> Iterator[bytes]:
         raise SweepError(f"{out} cannot be read ({error.strerror}): check the path.") from error
 
 
-def to_line(content: Mapping[str, object]) -> bytes:
+def _to_line(content: Mapping[str, object]) -> bytes:
     """Write a row as a line of the sweep's file."""
     return json.dumps(content).encode() + b"\n"
 

@@ -8,7 +8,8 @@ from ringfence.accounting import calibrate
 from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.loss_bounds import EqualSilos, LocalizedBound, PhaseBound
+from ringfence.planning.loss_bounds import LocalizedBound, PhaseBound
+from ringfence.planning.problem import EqualSilos
 
 
 @dataclass(frozen=True)

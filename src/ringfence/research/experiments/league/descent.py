@@ -15,6 +15,7 @@ from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
+from ringfence.simulation.gradient import Federation
 
 ROUNDS = (8, 30, 100)
 STEPS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -79,5 +80,5 @@ def _run(
 
 
 @lru_cache(maxsize=1)
-def _federation(table: LeagueTable) -> engine.Federation:
+def _federation(table: LeagueTable) -> Federation:
     return engine.federation([(own.features, own.targets) for own in table.silos.values()])
