@@ -113,11 +113,11 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         settings = f"{type(self).__name__} of {candidates!r} {best._settings()}"
         totals = best._charge(data, proposed.plans, cap, settings)
         with best._silos(data, cap) as gated:
-            chosen = train_and_choose(proposed, gated)
-        self.choice_: Choice = chosen.choice
-        self.best_index_ = chosen.choice.best
+            trained, choice = train_and_choose(proposed, gated)
+        self.choice_: Choice = choice
+        self.best_index_ = choice.best
         self.best_params_ = candidates[self.best_index_]
-        self.best_estimator_ = best.set_params(**self.best_params_)._fitted(chosen.result, totals, remarks)
+        self.best_estimator_ = best.set_params(**self.best_params_)._fitted(trained, totals, remarks)
         self.privacy_: Statement = best.privacy_
         self.evaluation_: EvaluationReport = best.evaluation_
         self._set_results()

@@ -4,13 +4,11 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from ringfence.errors import TrainingError
 from ringfence.estimates.comparison import Candidate, Choice
-from ringfence.federation.training import Federation, Silo, TrainingResult, require_collector
-from ringfence.planning.propose import Proposal
+from ringfence.federation.training import Silo, TrainingResult, local_federation, require_collector
 from ringfence.planning.search import SearchProposal
 from ringfence.protocol import Plan
 from ringfence.server.channels import Collect
@@ -19,23 +17,14 @@ from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.rounds import RoundOutcome
 
 
-@dataclass(frozen=True)
-class ChoiceResult:
-    """The best candidate: its proposal, its model and statement, and the comparison of all."""
-
-    proposal: Proposal
-    result: TrainingResult
-    choice: Choice
-
-
 def train_and_choose(
     proposed: SearchProposal,
     silos: Mapping[str, Silo],
     *,
     watch: Callable[[Plan, RoundOutcome], None] = lambda plan, outcome: None,
     collect: Callable[[Plan], Collect] | None = None,
-) -> ChoiceResult:
-    """Approve all plans at every silo, train every candidate, compare them, and return the best.
+) -> tuple[TrainingResult, Choice]:
+    """Approve all plans at every silo, train every candidate, compare them, and return the best with the comparison.
 
     Raises ApprovalError, before anything is released anywhere, if a silo's cap does not cover all of it. `collect`
     returns the way to collect the rounds of a plan that trusts a shuffler.
@@ -44,7 +33,7 @@ def train_and_choose(
     collectors = [None if collect is None else collect(each.plan) for each in proposed.candidates]
     for each, collector in zip(proposed.candidates, collectors, strict=True):
         require_collector(each.plan, collector)
-    with Federation(plans, silos, proposed.promised) as federation:
+    with local_federation(plans, silos, proposed.promised) as federation:
         runs = [
             federation.run(each.plan, watch=partial(watch, each.plan), collect=collector)
             for each, collector in zip(proposed.candidates, collectors, strict=True)
@@ -57,9 +46,9 @@ def train_and_choose(
                 "No silo compared the candidates, so none can be chosen. What the silos answered so far stays charged."
             )
         federation.end()
-        best = proposed.candidates[found.best]
-        others = tuple(plan for plan in plans if plan is not best.plan)
-        statement = federation.statement(best.plan, *others)
+        best = proposed.candidates[found.best].plan
+        others = tuple(plan for plan in plans if plan is not best)
+        statement = federation.statement(best, *others)
     choice = Choice(
         unit=comparison.unit,
         records=found.records,
@@ -79,4 +68,4 @@ def train_and_choose(
         evaluation_of_run(comparison, judged.findings),
         choice,
     )
-    return ChoiceResult(best, result, choice)
+    return result, choice

@@ -40,7 +40,25 @@ def custom_loss(function: Callable[[Any, Any], Any], *, largest_score: float, la
         source = dedent(inspect.getsource(function))
     except (OSError, TypeError):
         raise PlanError("The source of this custom loss cannot be found: define it with `def` in a file.") from None
-    return _checked(source, largest_score, largest_target)
+    title, digest = _derived(source), digest_of(source)
+    score, target = float(largest_score), float(largest_target)
+    try:
+        lipschitz, smoothness = examined(digest, score, target)
+        return Custom(
+            title=title,
+            source=source,
+            digest=digest,
+            largest_score=score,
+            largest_target=target,
+            lipschitz=lipschitz,
+            smoothness=smoothness,
+        )
+    except PlanError as refused:
+        problem = f"{refused}. Choose a convex and smooth one, or narrower ranges."
+    except ValidationError as refused:
+        problem = f"cannot be part of a plan: {explain(refused)}."
+    INSTALLED.pop(digest)
+    raise PlanError(f"The custom loss '{title}' {problem}")
 
 
 def install_loss(path: Path) -> str:
@@ -115,29 +133,3 @@ def _derived(source: str) -> str:
         raise PlanError(f"The source of a custom loss raises {type(raised).__name__}: {raised}") from None
     INSTALLED[digest_of(source)] = _Derived(names[functions[0].name])
     return functions[0].name
-
-
-def _checked(source: str, largest_score: float, largest_target: float) -> Custom:
-    """Return a source's custom loss with its constants; PlanError unless it is convex and smooth."""
-    title = _derived(source)
-    digest = digest_of(source)
-    try:
-        lipschitz, smoothness = examined(digest, float(largest_score), float(largest_target))
-    except PlanError as refused:
-        INSTALLED.pop(digest)
-        raise PlanError(
-            f"The custom loss '{title}' {refused}. Choose a convex and smooth one, or narrower ranges."
-        ) from None
-    try:
-        return Custom(
-            title=title,
-            source=source,
-            digest=digest,
-            largest_score=float(largest_score),
-            largest_target=float(largest_target),
-            lipschitz=lipschitz,
-            smoothness=smoothness,
-        )
-    except ValidationError as refused:
-        INSTALLED.pop(digest)
-        raise PlanError(f"The custom loss '{title}' cannot be part of a plan: {explain(refused)}.") from None

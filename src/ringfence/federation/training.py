@@ -6,12 +6,12 @@
 Whoever runs it is every silo's operator: the plan is approved and its budget granted here, and each ledger records it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def train(
     anything is released anywhere, if a silo's cap does not cover the plan.
     """
     require_collector(plan, collect, peer_to_peer=peer_to_peer)
-    with Federation([plan], silos) as federation:
+    with local_federation([plan], silos) as federation:
         trained = federation.run(plan, watch=watch, peer_to_peer=peer_to_peer, collect=collect)
         federation.end()
         statement, evaluation = federation.statement(plan), evaluation_of_run(plan, trained.findings)
@@ -147,54 +147,23 @@ def require_collector(plan: Plan, collect: Collect | None, *, peer_to_peer: bool
         raise TrainingError("A plan with a shuffler needs a shuffler and a server; other plans take no shuffler.")
 
 
-class Federation:
-    """The gates of silos in one process, with approved plans: a context that ends the plans and closes the ledgers.
+@dataclass(frozen=True)
+class LocalFederation:
+    """The gates and ledgers of silos in one process, at which plans were approved.
 
-    Every silo's ledger is granted a budget that covers all plans, if its cap allows it, and approves all of them before
-    anything is asked: ApprovalError if a cap does not cover them. `promised` are each silo's guarantees for all plans
-    together; by default those of the single plan.
+    `promised` are each silo's guarantees for all plans together; by default those of the single plan.
     """
 
-    def __init__(
-        self,
-        plans: Sequence[Plan],
-        silos: Mapping[str, Silo],
-        promised: Mapping[str, Sequence[Guarantee]] | None = None,
-    ) -> None:
-        """Prepare to run plans at silos of this process, each with its own ledger."""
-        self._plans, self._silos, self._promised = plans, silos, promised or {}
-        self._open_files = ExitStack()
-        self._gates: dict[str, Gate] = {}
-        self._ledgers: dict[str, Ledger] = {}
-
-    def __enter__(self) -> Self:
-        """Open the silos' ledgers, and approve all plans at every gate."""
-        with ExitStack() as unfinished:
-            unfinished.push(self.__exit__)
-            for name, silo in self._silos.items():
-                ledger = _ledger(self._plans, name, silo, self._promised.get(name))
-                self._ledgers[name] = self._open_files.enter_context(ledger)
-                self._gates[name] = Gate(silo.records, ledger, silo.key)
-                if silo.records.marks is not None:
-                    custody.require_current(ledger, silo.records.marks)
-            for gate in self._gates.values():
-                for plan in self._plans:
-                    gate.approve(plan)
-            unfinished.pop_all()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        """End the federation's plans, and close the silos' ledgers."""
-        try:
-            self.end()  # also after an error or Ctrl-C: unused rounds must not stay reserved
-        finally:
-            self._open_files.close()
+    plans: Sequence[Plan]
+    promised: Mapping[str, Sequence[Guarantee]]
+    gates: dict[str, Gate] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
 
     def end(self) -> None:
         """End all plans of the federation: nothing more is answered, and unused reservations are returned."""
-        for name, gate in self._gates.items():
-            approved = self._ledgers[name].account().plans
-            for plan in self._plans:
+        for name, gate in self.gates.items():
+            approved = self.ledgers[name].account().plans
+            for plan in self.plans:
                 if plan.digest() in approved and not approved[plan.digest()].ended:
                     gate.end(plan)
 
@@ -209,10 +178,10 @@ class Federation:
     ) -> rounds.RunResult:
         """Run one of the federation's plans through the gates."""
         if peer_to_peer:
-            return peers.train_as_peers(plan, self._gates, watch=watch)
+            return peers.train_as_peers(plan, self.gates, watch=watch)
         return rounds.run(
             plan,
-            lambda request, names: {name: self._gates[name].answer(request) for name in names},
+            lambda request, names: {name: self.gates[name].answer(request) for name in names},
             watch=watch,
             collect=collect,
             candidates=candidates,
@@ -221,10 +190,36 @@ class Federation:
     def statement(self, plan: Plan, *others: Plan) -> Statement:
         """Return each silo's guarantee for these plans together and for everything in its ledger."""
         guarantees = {
-            name: _guarantee((plan, *others), name, ledger, self._promised.get(name))
-            for name, ledger in self._ledgers.items()
+            name: _guarantee((plan, *others), name, ledger, self.promised.get(name))
+            for name, ledger in self.ledgers.items()
         }
         return Statement(plan, guarantees, others)
+
+
+@contextmanager
+def local_federation(
+    plans: Sequence[Plan], silos: Mapping[str, Silo], promised: Mapping[str, Sequence[Guarantee]] | None = None
+) -> Iterator[LocalFederation]:
+    """Approve the plans at every silo; at the end, end them and close the ledgers.
+
+    Every silo's ledger is granted a budget that covers all plans, if its cap allows it, and approves all of them before
+    anything is asked: ApprovalError if a cap does not cover them.
+    """
+    federation = LocalFederation(plans, promised or {})
+    with ExitStack() as open_files:
+        try:
+            for name, silo in silos.items():
+                ledger = open_files.enter_context(_ledger(plans, name, silo, federation.promised.get(name)))
+                federation.ledgers[name] = ledger
+                federation.gates[name] = Gate(silo.records, ledger, silo.key)
+                if silo.records.marks is not None:
+                    custody.require_current(ledger, silo.records.marks)
+            for gate in federation.gates.values():
+                for plan in plans:
+                    gate.approve(plan)
+            yield federation
+        finally:
+            federation.end()  # also after an error or Ctrl-C: unused rounds must not stay reserved
 
 
 def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:

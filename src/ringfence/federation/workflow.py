@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ringfence import sources
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import PlanError, RecordsError, TrainingError
 from ringfence.federation.choosing import train_and_choose
+from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.federation.requests import AskRequest, LedgerOptions, TrainRequest
 from ringfence.federation.tracking import marks
 from ringfence.federation.training import ExactScores, Silo, TrainingResult, exact_scores, train
@@ -37,10 +38,6 @@ from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger.budget import Budget, require_usual, require_usual_plan
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.records import Records, load_records
-
-if TYPE_CHECKING:
-    from ringfence.federation.local_shuffler import LocalShuffler
-
 
 Planned: TypeAlias = Callable[[Sequence[Plan], Sequence[str]], None]
 """Called with the plans, and remarks to read before anything is charged."""
@@ -188,13 +185,13 @@ def _search(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: W
             require_usual([promised[0], *limits], len(loaded.silos[silo].records))
     planned(proposed.plans, [*proposed.explain(), *proposed.warnings()])
     collect = None if loaded.shuffler is None else loaded.shuffler.collect
-    chosen = train_and_choose(proposed, loaded.silos, watch=watch, collect=collect)
-    return WorkflowResult(chosen.proposal, chosen.result, loaded.measured(chosen.result.model), division=proposed)
+    result, choice = train_and_choose(proposed, loaded.silos, watch=watch, collect=collect)
+    return WorkflowResult(proposed.candidates[choice.best], result, loaded.measured(result.model), division=proposed)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The files of a request: silos, the request for a plan, and test records."""
+    """The files of a request: silos, the request for a plan, and records to measure on without noise."""
 
     schema: Schema
     plan: PlanRequest
@@ -202,7 +199,7 @@ class _Loaded:
     named_tests: Mapping[str, Records]
     exact: bool
     cap: Budget | None
-    shuffler: "LocalShuffler | None"
+    shuffler: LocalShuffler | None
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -303,18 +300,12 @@ def _silos(
     }
 
 
-def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextManager[LocalShuffler | None]":
+def _shuffler(request: PlanRequest, silos: Iterable[str]) -> AbstractContextManager[LocalShuffler | None]:
     """Return a shuffler in this process if the plan trusts one: whoever trains on all files runs all parties."""
     if request.trust == "nobody":
         return nullcontext()
     if request.keys is not None:
         raise PlanError("A run in one process makes its own keys: remove --keys.")
-    try:
-        from ringfence.federation.local_shuffler import local_shuffler
-    except ModuleNotFoundError as missing:
-        raise TrainingError(
-            f"Sealing needs '{missing.name}', which is not installed: pip install \"ringfence[deployment]\"."
-        ) from None
     return local_shuffler(silos)
 
 
