@@ -150,27 +150,6 @@ def test_a_shift_that_was_computed_before_is_still_refused_for_a_wrong_type() ->
         calibrate.gaussian_shift(True, DELTA)
 
 
-@settings(max_examples=8, deadline=None)
-@given(
-    sampling=st.sampled_from(["full", "fixed", "poisson", "one-pass"]),
-    batch=st.integers(1, 500),
-    rounds=st.integers(1, 1000),
-    epsilon=st.floats(0.05, 50),
-    delta=st.floats(1e-9, 1e-2),
-)
-def test_any_calibrated_noise_is_safe_as_computed(
-    sampling: str, batch: int, rounds: int, epsilon: float, delta: float
-) -> None:
-    records = 500
-    batch = records if sampling == "full" else batch
-    rounds = min(rounds, records // batch) if sampling == "one-pass" else rounds
-    sigma = calibrate.noise(
-        sampling, records=records, batch=batch, rounds=rounds, clip=1.0, epsilon=epsilon, delta=delta
-    )
-    run = run_events(sampling, rounds, records=records, batch=batch, clip=1.0, sigma=sigma, partition="new run")
-    assert accountant.epsilon(run, delta) <= epsilon
-
-
 @pytest.mark.parametrize(
     ("name", "values", "reason"),
     [

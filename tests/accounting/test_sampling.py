@@ -6,13 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from ringfence.accounting import accountant
-from ringfence.accounting.events import (
-    DisjointBatchRelease,
-    Event,
-    FixedSizeRelease,
-    GaussianRelease,
-    PoissonRelease,
-)
+from ringfence.accounting.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
 from ringfence.accounting.sampling import event, exact_rounding, per_round_event, run_events
 from ringfence.errors import AccountingError
 from ringfence.protocol import FixedSize, Full, OnePass, Phased, Poisson, Sampling, SamplingName

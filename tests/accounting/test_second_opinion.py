@@ -35,25 +35,26 @@ def their_epsilon(ledger: object, *events: tuple[object, int]) -> float:
     return float(ledger.get_epsilon(DELTA))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("shift", "rounds"), [(0.1, 1), (0.05, 100), (1.0, 3)])
-def test_gaussian_releases_agree(shift: float, rounds: int) -> None:
-    # Under REPLACE_ONE its PLD accountant takes σK/L and doubles the sensitivity itself: 2/shift.
-    theirs = their_epsilon(pld.PLDAccountant(REPLACE_ONE), (gaussian(2 / shift), rounds))
-    assert accountant.epsilon([(GaussianRelease(shift), rounds)], DELTA) == pytest.approx(theirs, rel=1e-3)
+def theirs_of(event: Event) -> object:
+    """Return our event as theirs: under REPLACE_ONE, a PLD accountant takes σK/L = 2/shift and doubles it itself."""
+    assert isinstance(event, GaussianRelease | PoissonRelease)
+    release = gaussian(2 / event.shift)
+    return release if isinstance(event, GaussianRelease) else dp_accounting.PoissonSampledDpEvent(event.rate, release)
 
 
-@pytest.mark.parametrize(("rate", "shift", "rounds"), [(0.1, 1.0, 35), (0.01, 3.0, 200), (0.5, 0.5, 10), (0.3, 3.0, 3)])
-def test_poisson_releases_agree(rate: float, shift: float, rounds: int) -> None:
-    event = dp_accounting.PoissonSampledDpEvent(rate, gaussian(2 / shift))
-    theirs = their_epsilon(pld.PLDAccountant(REPLACE_ONE), (event, rounds))
-    assert accountant.epsilon([(PoissonRelease(rate, shift), rounds)], DELTA) == pytest.approx(theirs, rel=1e-3)
-
-
-def test_a_mixture_of_gaussian_and_poisson_releases_agrees() -> None:
-    ours: list[tuple[Event, int]] = [(PoissonRelease(0.1, 1.0), 20), (GaussianRelease(0.3), 4)]
-    event = dp_accounting.PoissonSampledDpEvent(0.1, gaussian(2 / 1.0))
-    theirs = their_epsilon(pld.PLDAccountant(REPLACE_ONE), (event, 20), (gaussian(2 / 0.3), 4))
-    assert accountant.epsilon(ours, DELTA) == pytest.approx(theirs, rel=1e-3)
+@pytest.mark.parametrize(
+    "events",
+    [
+        *([(GaussianRelease(shift), rounds)] for shift, rounds in ((0.1, 1), (0.05, 100), (1.0, 3))),
+        *([(PoissonRelease(rate, shift), rounds)] for rate, shift, rounds in ((0.1, 1.0, 35), (0.01, 3.0, 200))),
+        *([(PoissonRelease(rate, shift), rounds)] for rate, shift, rounds in ((0.5, 0.5, 10), (0.3, 3.0, 3))),
+        [(PoissonRelease(0.1, 1.0), 20), (GaussianRelease(0.3), 4)],
+    ],
+    ids=str,
+)
+def test_gaussian_and_poisson_releases_and_their_mixture_agree(events: list[tuple[Event, int]]) -> None:
+    theirs = their_epsilon(pld.PLDAccountant(REPLACE_ONE), *((theirs_of(event), count) for event, count in events))
+    assert accountant.epsilon(events, DELTA) == pytest.approx(theirs, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -222,12 +222,7 @@ def test_the_closed_form_of_the_literature_never_needs_fewer_coins(dimension: in
     for factor in (1, 4, 100):
         trials = factor * math.ceil(max(92 * math.log(10 * dimension / delta), 8 * (levels + 1)))
         published = published_epsilon(
-            l1=math.sqrt(dimension) * l2,
-            l2=l2,
-            largest=levels + 1.0,
-            trials=trials,
-            dimension=dimension,
-            delta=delta,
+            l1=math.sqrt(dimension) * l2, l2=l2, largest=levels + 1.0, trials=trials, dimension=dimension, delta=delta
         )
         shift = binomial_shift(reach=float(levels), trials=trials, dimension=dimension, slack=delta / 100)
         assert gaussian_epsilon(shift, 0.99 * delta) < published

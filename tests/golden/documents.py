@@ -26,6 +26,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ringfence import protocol
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.events import (
     BinomialRelease,
@@ -47,34 +48,7 @@ from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.query_plans import make_evaluation_plan, make_query_plan, make_single_stage_plan, shared_facts
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import (
-    Answer,
-    Curvature,
-    FloatArray,
-    Full,
-    MultiStage,
-    NoisyUpdate,
-    Plan,
-    Preconditioned,
-    PublicKeys,
-    Refusal,
-    RefusalReason,
-    Restart,
-    RoundRequest,
-    Schema,
-    SealedUpdate,
-    SecondMoments,
-    SiloTerms,
-    Stage,
-    StageTerms,
-    Statistics,
-    SurvivalCurve,
-    load_columns,
-    load_schema,
-    pack,
-    parse_schema,
-    unpack,
-)
+from ringfence.protocol import FloatArray, Plan, RoundRequest
 from ringfence.protocol.axes import RankOneAxes
 from ringfence.protocol.schema.schema import without_target
 from ringfence.server.channels import Collect, Totals
@@ -98,7 +72,9 @@ from tests.golden import reading
 from tests.support import rebuilt
 
 DELTA = 1e-6
-STAGES = MultiStage(smoothness=5.0, stages=(Restart(rounds=3, upsilon=1.0), Restart(rounds=5, upsilon=9.0)))
+STAGES = protocol.MultiStage(
+    smoothness=5.0, stages=(protocol.Restart(rounds=3, upsilon=1.0), protocol.Restart(rounds=5, upsilon=9.0))
+)
 PERSON_RULES: list[dict[str, Any]] = [
     {"person_rule": "mean"},
     {"person_rule": "rows", "rows_per_person": 3},
@@ -144,7 +120,7 @@ class Golden:
         **wishes: Any,
     ) -> Plan:
         members = members or [Member("clinic", SIZES["clinic"], epsilon, DELTA)]
-        schema = load_schema(self.folder / "data" / "schema-small.toml", target)
+        schema = protocol.load_schema(self.folder / "data" / "schema-small.toml", target)
         return make_plan(schema, members, PlanRequest(**{"run": run, "survey": False, **wishes}))
 
     def write(self, *plans: Plan) -> None:
@@ -168,7 +144,7 @@ class Case:
     def __init__(self, golden: Golden, name: str, silo_folder: SiloFolder) -> None:
         self.silo_folder = silo_folder
         self.requests: list[bytes] = []
-        self.answers: list[Answer] = []
+        self.answers: list[protocol.Answer] = []
         self.out = golden.folder / "requests" / f"{name}.jsonl"
 
     @classmethod
@@ -197,11 +173,11 @@ class Case:
             for round in rounds:
                 self.answers.append(gate.answer(RoundRequest.from_bytes(self.request(plan, round, argument))))
 
-    def refused(self, plan: Plan, round: int, reason: RefusalReason) -> None:
+    def refused(self, plan: Plan, round: int, reason: protocol.RefusalReason) -> None:
         """Ask for what is refused for that reason."""
         self.ask(plan, round)
         answer = self.answers[-1]
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, protocol.Refusal)
         assert answer.reason is reason
 
     def lose(self, plan: Plan, round: int) -> None:
@@ -223,7 +199,7 @@ class Case:
 
         mechanism.release = revoked  # type: ignore[assignment]
         try:
-            self.refused(plan, round, RefusalReason.REVOKED)
+            self.refused(plan, round, protocol.RefusalReason.REVOKED)
         finally:
             mechanism.release = compute
 
@@ -251,7 +227,7 @@ def die(folder: Path, request: Path) -> None:
 def write_plans(golden: Golden) -> None:
     """A plan of every algorithm, sampling rule, query, kind of participation and rule for persons."""
     members = [Member(name, 40, 1.0, DELTA) for name in ("clinic", "north", "south")]
-    small = load_schema(golden.folder / "data" / "schema-small.toml", "ill")
+    small = protocol.load_schema(golden.folder / "data" / "schema-small.toml", "ill")
     persons = small.model_copy(update={"person": "patient"})
     said: dict[str, Any] = {"purpose": "who falls ill", "controller": "A Clinic", "contact": "dpo@clinic.example"}
     several = golden.plan("several-targets", target=["pressure", "cost"], rounds=4)
@@ -265,7 +241,9 @@ def write_plans(golden: Golden) -> None:
         golden.plan("elastic-net", rounds=4, algorithm="minibatch-sgd", lasso=0.01, ridge=0.02),
         golden.plan("answered-for", rounds=4, held_out=0.2, **said),
         several,
-        make_evaluation_plan(several, pack(np.zeros(several.dimension)), members[:1], run="several-evaluation"),
+        make_evaluation_plan(
+            several, protocol.pack(np.zeros(several.dimension)), members[:1], run="several-evaluation"
+        ),
         *(
             make_plan(persons, members[:1], PlanRequest(run=f"persons-{more['person_rule']}", rounds=4, **more))
             for more in PERSON_RULES
@@ -293,7 +271,7 @@ def write_composed(golden: Golden) -> None:
     """One ledger for queries about two columns, with every kind of entry, in the state of a silo that was moved."""
     case = Case.new(golden, "composed", Budget(4.0, DELTA), note="a first budget")
     others = {name: sealing.verifying_key(sealing.new_key()) for name in "bcd"}
-    keys = PublicKeys(
+    keys = protocol.PublicKeys(
         server=sealing.public_key(sealing.new_key()),
         shuffler=sealing.public_key(sealing.new_key()),
         silos={"clinic": sealing.verifying_key(case.silo_folder.key()), **others},
@@ -326,12 +304,12 @@ def write_composed(golden: Golden) -> None:
     case.lose(shuffled, 0)
     case.ask(shuffled, 1)
     case.ask(one_pass, 0, 1)
-    case.refused(waiting, 0, RefusalReason.NOT_APPROVED)
-    case.refused(withdrawn, 0, RefusalReason.REVOKED)  # not even the stored answer
+    case.refused(waiting, 0, protocol.RefusalReason.NOT_APPROVED)
+    case.refused(withdrawn, 0, protocol.RefusalReason.REVOKED)  # not even the stored answer
     case.ask(ill, 0)  # ended: the stored answer
     case.ask(cost, 0, argument=np.zeros(cost.dimension))  # answered for another argument
-    case.refused(shuffled, 0, RefusalReason.ROUND_LOST)
-    case.refused(cost, 99, RefusalReason.ROUND_OUT_OF_RANGE)
+    case.refused(shuffled, 0, protocol.RefusalReason.ROUND_LOST)
+    case.refused(cost, 99, protocol.RefusalReason.ROUND_OUT_OF_RANGE)
     for plan in (waiting, declined):
         decisions.add_pending_plan(case.silo_folder, plan.content)
     decisions.refuse_pending_plan(decisions.plans_folder(case.silo_folder) / f"{declined.digest()}.json")
@@ -372,18 +350,18 @@ def write_changed(golden: Golden) -> None:
 
 def write_queries(golden: Golden) -> None:
     """Queries with arguments of their own, and plans that train nothing; the silo keeps its records in files."""
-    columns = without_target(load_columns(golden.folder / "data" / "schema-small.toml"))
+    columns = without_target(protocol.load_columns(golden.folder / "data" / "schema-small.toml"))
     members = [Member("clinic", SIZES["clinic"], 0.5, DELTA)]
     trained = golden.plan("trained-before", rounds=2)
-    weights = pack(np.zeros(trained.dimension))
-    counts = Statistics(columns=("age", "ill"), cross=(("age", "ill"),), bins=16)
+    weights = protocol.pack(np.zeros(trained.dimension))
+    counts = protocol.Statistics(columns=("age", "ill"), cross=(("age", "ill"),), bins=16)
     statistics = make_query_plan(columns, members, counts, run="statistics")
     evaluation = make_evaluation_plan(trained, weights, members, against=weights, run="evaluation")
-    moments = Stage(query=SecondMoments(start=weights), rounds=4, sampling=Full())
+    moments = protocol.Stage(query=protocol.SecondMoments(start=weights), rounds=4, sampling=protocol.Full())
     summary = make_single_stage_plan(moments, members, run="summary", **shared_facts(trained))
     wishes: dict[str, Any] = {"epsilon": 0.5, "survey": True, "rounds": 3}
     preconditioned = golden.plan("preconditioned", algorithm="preconditioned", **wishes)
-    rank_one = golden.plan("rank-one", algorithm=Preconditioned(axes="rank-one"), **wishes)
+    rank_one = golden.plan("rank-one", algorithm=protocol.Preconditioned(axes="rank-one"), **wishes)
     golden.write(statistics, evaluation, summary, preconditioned, rank_one)
     case = Case.new(golden, "queries", Budget(6.0, DELTA))
     with (case.silo_folder.path / "silo.toml").open("a") as file:
@@ -396,7 +374,7 @@ def write_queries(golden: Golden) -> None:
     }
     for plan in (statistics, evaluation, summary, preconditioned, rank_one):
         case.approve(plan)
-        first = unpack(Session(plan, np.random.default_rng(0)).request().argument)
+        first = protocol.unpack(Session(plan, np.random.default_rng(0)).request().argument)
         surveyed = plan.first_rounds[-1] if plan.digest() in axes else plan.rounds
         answered = min(2, plan.rounds)
         case.ask(plan, *range(answered), argument=first)
@@ -404,7 +382,7 @@ def write_queries(golden: Golden) -> None:
             case.request(plan, round, first)
         for round in range(surveyed, plan.rounds):
             case.request(plan, round, np.concatenate([np.zeros(plan.dimension), axes[plan.digest()]]))
-    assert all(isinstance(answer, NoisyUpdate) for answer in case.answers)
+    assert all(isinstance(answer, protocol.NoisyUpdate) for answer in case.answers)
     case.close()
 
 
@@ -425,10 +403,10 @@ def write_visits(golden: Golden) -> None:
     def members(epsilon: float) -> list[Member]:
         return [Member("clinic", SIZES["clinic"], epsilon, DELTA)]
 
-    def schema(target: str, **roles: Any) -> Schema:
-        return parse_schema({**columns_of_visits(), **roles}, target=target)
+    def schema(target: str, **roles: Any) -> protocol.Schema:
+        return protocol.parse_schema({**columns_of_visits(), **roles}, target=target)
 
-    asked: dict[str, tuple[Schema, Any, dict[str, Any]]] = {
+    asked: dict[str, tuple[protocol.Schema, Any, dict[str, Any]]] = {
         "poisson": (schema("falls", exposure="days"), "poisson", {}),
         "negative-binomial": (schema("falls", offset="risk"), "negative-binomial", {"dispersion": 0.5}),
         "gamma": (schema("cost", weight="counts_for"), "gamma", {}),
@@ -443,22 +421,24 @@ def write_visits(golden: Golden) -> None:
     for number, (name, (data, loss, more)) in enumerate(asked.items()):  # other epsilons: no two charges are alike
         wishes = PlanRequest(run=f"visits-{name}", rounds=3, survey=False, algorithm="minibatch-sgd", loss=loss, **more)
         plan = make_plan(data, members(0.2 + 0.01 * number), wishes)
-        weights = pack(np.zeros(plan.dimension))
+        weights = protocol.pack(np.zeros(plan.dimension))
         evaluation = make_evaluation_plan(plan, weights, members(0.1 + 0.01 * number), run=f"visits-{name}-evaluation")
         golden.write(plan, evaluation)
         if name != "custom":
             case.approve(plan, evaluation)
             case.ask(plan, 0, 1)
-            later.append((evaluation, unpack(Session(evaluation, np.random.default_rng(0)).request().argument)))
-    columns = without_target(load_columns(golden.folder / "data" / "schema-visits.toml"))
-    query = SurvivalCurve(time="months", event="died", cuts=(12.0, 24.0, 48.0))
+            later.append(
+                (evaluation, protocol.unpack(Session(evaluation, np.random.default_rng(0)).request().argument))
+            )
+    columns = without_target(protocol.load_columns(golden.folder / "data" / "schema-visits.toml"))
+    query = protocol.SurvivalCurve(time="months", event="died", cuts=(12.0, 24.0, 48.0))
     curve = make_query_plan(columns, members(0.25), query, run="visits-survival-curve")
     golden.write(curve)
     case.approve(curve)
-    case.ask(curve, 0, argument=unpack(Session(curve, np.random.default_rng(0)).request().argument))
+    case.ask(curve, 0, argument=protocol.unpack(Session(curve, np.random.default_rng(0)).request().argument))
     for evaluation, first in later:
         case.ask(evaluation, 0, argument=first)
-    assert all(isinstance(answer, NoisyUpdate) for answer in case.answers)
+    assert all(isinstance(answer, protocol.NoisyUpdate) for answer in case.answers)
     for evaluation, first in later:
         case.request(evaluation, 1, first)
     with case.silo_folder.ledger() as ledger:
@@ -569,14 +549,14 @@ def write_open_runs(golden: Golden) -> None:
 
 def with_survey(plan: Plan) -> Plan:
     """The plan with a survey in the open before its own stages, and guarantees to match."""
-    survey = Stage(query=Curvature(), rounds=1, sampling=Full())
+    survey = protocol.Stage(query=protocol.Curvature(), rounds=1, sampling=protocol.Full())
 
-    def terms(own: SiloTerms) -> SiloTerms:
-        return own.model_copy(update={"stages": (StageTerms(batch=own.records, sigma=0.5), *own.stages)})
+    def terms(own: protocol.SiloTerms) -> protocol.SiloTerms:
+        return own.model_copy(update={"stages": (protocol.StageTerms(batch=own.records, sigma=0.5), *own.stages)})
 
     made = rebuilt(plan, stages=(survey, *plan.stages), silos=tuple(map(terms, plan.silos)))
 
-    def promised(own: SiloTerms) -> SiloTerms:
+    def promised(own: protocol.SiloTerms) -> protocol.SiloTerms:
         spent = costs(plan_events(made, own), made.observers, own.guarantee.delta)
         claimed = tuple(cost.model_copy(update={"epsilon": 1.001 * cost.epsilon}) for cost in spent)
         return own.model_copy(update={"guarantees": claimed})
@@ -596,7 +576,7 @@ def write_shuffled_run(golden: Golden) -> None:
     with Store.create(folder / "shuffler") as store:
         shuffler_key = Shuffler(store).public_key
     silo_keys = {name: sealing.verifying_key(silo_folder.key()) for name, silo_folder in silo_folders.items()}
-    keys = PublicKeys(server=make_key(folder / "server.key"), shuffler=shuffler_key, silos=silo_keys)
+    keys = protocol.PublicKeys(server=make_key(folder / "server.key"), shuffler=shuffler_key, silos=silo_keys)
     lines = [f'server = "{keys.server}"', f'shuffler = "{keys.shuffler}"', "[silos]"]
     (folder / "keys.toml").write_text("\n".join([*lines, *(f'{n} = "{k}"' for n, k in silo_keys.items())]) + "\n")
     wishes: dict[str, Any] = {"algorithm": "accelerated", "trust": "shuffler", "colluders": 0, "keys": keys}
@@ -608,7 +588,7 @@ def write_shuffled_run(golden: Golden) -> None:
         shuffler.add(plan)
         shuffler.settle()
 
-        def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals:
+        def collect(round: int, updates: Sequence[protocol.SealedUpdate]) -> Totals:
             for update in updates if round == 1 else updates[:1]:
                 shuffler.deposit(update.to_bytes())
             (golden.folder / "messages" / "sealed.json").write_bytes(updates[0].to_bytes())
@@ -638,8 +618,10 @@ def write_messages(golden: Golden) -> None:
         case.ask(plan, 0, 1)
     (out / "request.json").write_bytes(case.requests[-1])
     (out / "update.json").write_bytes(case.answers[-1].to_bytes())
-    for reason in RefusalReason:
-        refusal = Refusal(plan=plan.digest(), round=7, silo="clinic", reason=reason, head=case.answers[-1].head)
+    for reason in protocol.RefusalReason:
+        refusal = protocol.Refusal(
+            plan=plan.digest(), round=7, silo="clinic", reason=reason, head=case.answers[-1].head
+        )
         (out / f"refusal-{reason.value}.json").write_bytes(refusal.to_bytes())
 
 

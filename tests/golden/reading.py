@@ -94,12 +94,7 @@ def plan_facts(path: Path) -> dict[str, Any]:
         events = plan_events(plan, terms)
         delta = terms.guarantee.delta
         silos[terms.name] = {"events": _listed(events), "delta": delta, "epsilon": _epsilons(events, delta)}
-    return {
-        "digest": plan.digest(),
-        "exchanges": plan.rounds,
-        "dimension": plan.dimension,
-        "silos": silos,
-    }
+    return {"digest": plan.digest(), "exchanges": plan.rounds, "dimension": plan.dimension, "silos": silos}
 
 
 def event_again(content: bytes) -> dict[str, Any]:

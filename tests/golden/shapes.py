@@ -11,23 +11,13 @@ from typing import Any, get_args
 
 import numpy as np
 
+from ringfence import protocol
 from ringfence.accounting.events import Event
 from ringfence.deployment.nvflare import policy
 from ringfence.evidence.dossier.signing import DossierContent, DossierSignature
 from ringfence.model.model import Model
 from ringfence.model.personal import PersonalModel
-from ringfence.protocol import (
-    Batch,
-    Certificate,
-    NoisyUpdate,
-    Plan,
-    Public,
-    PublicKeys,
-    Refusal,
-    RoundRequest,
-    SealedUpdate,
-    load_plan,
-)
+from ringfence.protocol import Plan, Public, RoundRequest
 from ringfence.protocol.documents.certificate import CertificateFile
 from ringfence.server import transcript
 from ringfence.shuffler.store import Store
@@ -95,16 +85,16 @@ def ledger_formats(path: Path) -> list[tuple[str, int]]:
 def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     """Return which fields this version writes, by document; `golden` lends data, and `work` is an empty folder."""
     documents: dict[str, type[Public]] = {
-        "certificate": Certificate,
+        "certificate": protocol.Certificate,
         "certificate file": CertificateFile,
         "dossier": DossierContent,
         "dossier file": DossierSignature,
-        "keys.toml": PublicKeys,
-        "message batch": Batch,
-        "message refusal": Refusal,
+        "keys.toml": protocol.PublicKeys,
+        "message batch": protocol.Batch,
+        "message refusal": protocol.Refusal,
         "message request": RoundRequest,
-        "message sealed": SealedUpdate,
-        "message update": NoisyUpdate,
+        "message sealed": protocol.SealedUpdate,
+        "message update": protocol.NoisyUpdate,
         "model": Model,
         "own model": PersonalModel,
         "plan": Plan,
@@ -142,7 +132,7 @@ def _new_silo_folder(golden: Path, folder: Path, name: str, new_beginning: str =
 
 def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
     """Let a new silo write every kind of entry, and return what it wrote."""
-    plan = load_plan(golden / "plans" / "fixed.json")
+    plan = protocol.load_plan(golden / "plans" / "fixed.json")
     with silo_folder.ledger() as ledger:
         ledger.grant(Budget(2.0, 1e-6, anyone=3.0))
         gate = Gate(silo_folder.records(), ledger, silo_folder.key())

@@ -107,7 +107,7 @@ MEANS_ONLY: Edits = {
 COUNTED: Edits = MEANS_ONLY | {
     "stages": [
         CURVATURE | {"query": {"name": "statistics", "columns": ["age", "town"], "cross": [["age", "town"]], "bins": 8}}
-    ],
+    ]
 }
 CURVED: Edits = MEANS_ONLY | {
     "training": LEFT_OUT,
@@ -126,11 +126,7 @@ EVALUATED: Edits = {
     "stages": [
         GRADIENT | {"sampling": {"name": "full"}, "section": "training"},
         CURVATURE
-        | {
-            "query": {"name": "evaluation", "weights": None, "against": None},
-            "rounds": 2,
-            "section": "held-out",
-        },
+        | {"query": {"name": "evaluation", "weights": None, "against": None}, "rounds": 2, "section": "held-out"},
     ],
     "silos.0.stages": [{"batch": 32, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
     "silos.1.stages": [{"batch": 48, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
@@ -296,7 +292,7 @@ COLUMNS: Edits = {
         "number": {"type": "identifier"},
         "note": {"type": "ignore"},
         "cost": {"type": "numeric", "lower": -1.0, "upper": 1.0, "center": None, "scale": None, "missing": None},
-    },
+    }
 }
 MAPPED: Edits = {
     "data.maps": [
@@ -304,7 +300,7 @@ MAPPED: Edits = {
         {"type": "cyclic", "columns": ["age"], "period": 10.0, "harmonics": 2, "keep": True},
         {"type": "interaction", "columns": ["age", "town"]},
         {"type": "fourier", "columns": ["age", "town"], "features": 4, "scale": 0.5, "seed": 7},
-    ],
+    ]
 }
 
 KINDS: dict[str, Edits] = {

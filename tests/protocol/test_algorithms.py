@@ -18,17 +18,8 @@ from ringfence.protocol import (
     Restart,
 )
 from ringfence.protocol.plan.algorithms import tail_begins
-from tests.protocol.plan_document import (
-    LOCALIZED,
-    MEANS_ONLY,
-    RESTARTED,
-    SURVEY,
-    Edits,
-    edited,
-    phase,
-    plan_of,
-    refusal,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, edited, phase, plan_of, refusal
 
 PHASES = Localized(smoothness=5.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8)))
 RESTARTS = MultiStage(smoothness=5.0, stages=(Restart(rounds=12, upsilon=10.0), Restart(rounds=8, upsilon=30.0)))
@@ -42,19 +33,19 @@ every_algorithm = pytest.mark.parametrize("spec", ALGORITHMS, ids=lambda spec: s
 def test_an_average_over_no_round_is_refused() -> None:
     assert "lower `skip`" in refusal(edited({"training.algorithm.skip": 20}))
     assert plan_of({"training.algorithm.skip": 19}).steps == 20
-    assert "lower `skip`" in refusal(edited(SURVEY | {"training.algorithm.skip": 20})), (
+    assert "lower `skip`" in refusal(edited(plans.SURVEY | {"training.algorithm.skip": 20})), (
         "a survey's round does not count"
     )
-    assert plan_of(MEANS_ONLY).steps == 0, "where nothing is trained, nothing is averaged"
+    assert plan_of(plans.MEANS_ONLY).steps == 0, "where nothing is trained, nothing is averaged"
 
 
 @pytest.mark.parametrize("rounds", [19, 21])
 def test_restarts_fill_the_rounds_exactly(rounds: int) -> None:
-    assert "must add up to the plan's rounds" in refusal(edited(RESTARTED | {"stages.0.rounds": rounds}))
+    assert "must add up to the plan's rounds" in refusal(edited(plans.RESTARTED | {"stages.0.rounds": rounds}))
 
 
 def test_restarts_need_strong_convexity() -> None:
-    convex = RESTARTED | {"training.algorithm.penalty": 0.0, "training.ridge": 0.0}
+    convex = plans.RESTARTED | {"training.algorithm.penalty": 0.0, "training.ridge": 0.0}
     assert "give a ridge or a penalty" in refusal(edited(convex))
     for edits in ({"training.ridge": 0.01}, {"training.algorithm.penalty": 0.1}):
         assert plan_of(convex, edits).algorithm.name == "multi-stage"
@@ -74,7 +65,7 @@ def test_restarts_need_strong_convexity() -> None:
     ids=["longer", "shorter", "missing", "all records", "sampled", "another phase", "in another order"],
 )
 def test_the_localized_algorithm_needs_one_stage_for_each_phase_with_its_rounds_and_records(edits: Edits) -> None:
-    assert "the localized algorithm needs one stage per phase" in refusal(edited(LOCALIZED | edits))
+    assert "the localized algorithm needs one stage per phase" in refusal(edited(plans.LOCALIZED | edits))
 
 
 @every_algorithm
@@ -153,8 +144,8 @@ def test_phases_pull_towards_where_each_began_and_restarts_to_where_all_began() 
         ({}, "step 0.1, momentum 0.5"),
         ({"training.algorithm.momentum": 0.0}, "step 0.1"),
         ({"training.algorithm": {"name": "accelerated", "smoothness": 5.0}, "training.ridge": 0.0}, "upsilon 10"),
-        (RESTARTED, "stages of 12, 8"),
-        (LOCALIZED, "phases of 3, 2"),
+        (plans.RESTARTED, "stages of 12, 8"),
+        (plans.LOCALIZED, "phases of 3, 2"),
     ],
     ids=["momentum", "plain", "accelerated", "restarted", "localized"],
 )
@@ -165,6 +156,6 @@ def test_an_algorithm_says_in_a_few_words_which_steps_it_takes(edits: Edits, wor
 
 def test_a_pace_that_a_survey_may_lower_is_said_to_be_at_most_so_large() -> None:
     spec = {"training.algorithm": {"name": "accelerated", "smoothness": 5.0, "penalty": 0.1}}
-    plain, surveyed = plan_of(spec), plan_of(SURVEY, spec)
+    plain, surveyed = plan_of(spec), plan_of(plans.SURVEY, spec)
     assert plain.algorithm.words(plain) == "upsilon 5.11, penalty 0.1"
     assert surveyed.algorithm.words(surveyed) == "upsilon at most 5.11, penalty 0.1"

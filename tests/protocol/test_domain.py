@@ -137,16 +137,19 @@ def test_no_member_lies_beyond_the_reach_and_some_member_is_there(domain: Ball |
     assert max(length(corner) for corner in corners) == pytest.approx(reach)
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(0.1, 1.0), (-2.0, -1.0), (1.0, -1.0), (0.0, 0.0)])
-def test_a_box_without_the_origin_or_without_room_is_refused(lower: float, upper: float) -> None:
-    with pytest.raises(ValidationError):
-        Box(lower=lower, upper=upper)
-
-
-@pytest.mark.parametrize("radius", [0.0, -1.0, math.nan, math.inf])
-def test_a_ball_without_a_positive_finite_radius_is_refused(radius: float) -> None:
-    with pytest.raises(ValidationError):
-        Ball(radius=radius)
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        (Box, [{"lower": low, "upper": up} for low, up in ((0.1, 1.0), (-2.0, -1.0), (1.0, -1.0), (0.0, 0.0))]),
+        (Ball, [{"radius": radius} for radius in (0.0, -1.0, math.nan, math.inf)]),
+    ],
+)
+def test_a_domain_without_the_origin_without_room_or_without_bounds_is_refused(
+    kind: type[Box | Ball], sizes: list[dict[str, float]]
+) -> None:
+    for size in sizes:
+        with pytest.raises(ValidationError):
+            kind(**size)  # type: ignore[arg-type]
 
 
 def test_a_ball_projects_enormous_points_to_its_sphere_too() -> None:

@@ -13,27 +13,11 @@ from hypothesis import strategies as st
 
 from ringfence.errors import PlanError
 from ringfence.protocol import Domain, Loss, Plan, Public
-from tests.protocol.plan_document import (
-    ACCELERATED,
-    COMPARED,
-    DOCUMENT,
-    KINDS,
-    LOCALIZED,
-    PRECONDITIONED,
-    RESTARTED,
-    SHUFFLED,
-    Edits,
-    at,
-    coins_sigma,
-    edited,
-    leaves,
-    parse,
-    plan_of,
-    shuffled_silo,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, at, coins_sigma, edited, leaves, parse, plan_of, shuffled_silo
 from tests.support import clip_of, rebuilt
 
-every_kind = pytest.mark.parametrize("edits", KINDS.values(), ids=KINDS)
+every_kind = pytest.mark.parametrize("edits", plans.KINDS.values(), ids=plans.KINDS)
 
 
 def in_another_order(value: Any, order: random.Random) -> Any:
@@ -76,26 +60,26 @@ def test_a_plan_that_is_made_here_has_canonical_bytes_that_say_all_that_it_says(
 def spellings() -> Iterator[bytes]:
     """Write the document in ways that say the same."""
     for seed in range(3):
-        yield json.dumps(in_another_order(DOCUMENT, random.Random(seed))).encode()
-    yield json.dumps(DOCUMENT, indent=1).encode()
-    yield json.dumps(DOCUMENT, ensure_ascii=False).encode()
-    yield json.dumps(DOCUMENT).encode() + b"\n"
+        yield json.dumps(in_another_order(plans.DOCUMENT, random.Random(seed))).encode()
+    yield json.dumps(plans.DOCUMENT, indent=1).encode()
+    yield json.dumps(plans.DOCUMENT, ensure_ascii=False).encode()
+    yield json.dumps(plans.DOCUMENT).encode() + b"\n"
     for clip in (b"15e-1", b"1.50", b"1.50000000000000000000001"):
-        yield json.dumps(DOCUMENT).encode().replace(b'"clip": 1.5', b'"clip": ' + clip)
+        yield json.dumps(plans.DOCUMENT).encode().replace(b'"clip": 1.5', b'"clip": ' + clip)
     short = edited({})
     del short["unit"], short["adjacency"], short["stages"][0]["channel"]["correlation"], short["silos"][0]["key"]
     yield json.dumps(short).encode()
 
 
 def test_a_plan_that_is_spelled_otherwise_says_the_same_and_is_another_plan() -> None:
-    plans = [parse(content) for content in spellings()]
-    assert all(plan == parse(DOCUMENT) for plan in plans)
-    assert len({plan.canonical() for plan in plans}) == 1
-    assert len({plan.digest() for plan in plans}) == len(plans)
+    spelled = [parse(content) for content in spellings()]
+    assert all(plan == parse(plans.DOCUMENT) for plan in spelled)
+    assert len({plan.canonical() for plan in spelled}) == 1
+    assert len({plan.digest() for plan in spelled}) == len(spelled)
 
 
 def test_asking_for_a_digest_does_not_make_a_plan_unequal_to_itself() -> None:
-    asked, fresh = parse(DOCUMENT), parse(DOCUMENT)
+    asked, fresh = parse(plans.DOCUMENT), parse(plans.DOCUMENT)
     asked.digest()
     asked.terms("north")
     assert asked.rounds == 20
@@ -104,7 +88,7 @@ def test_asking_for_a_digest_does_not_make_a_plan_unequal_to_itself() -> None:
 
 
 def test_a_changed_copy_of_a_plan_has_its_own_bytes_digest_and_terms() -> None:
-    plan = parse(json.dumps(DOCUMENT, indent=1).encode())
+    plan = parse(json.dumps(plans.DOCUMENT, indent=1).encode())
     plan.digest()
     plan.terms("north")
     later = plan.model_copy(update={"run": "trial-2"})
@@ -115,7 +99,7 @@ def test_a_changed_copy_of_a_plan_has_its_own_bytes_digest_and_terms() -> None:
 
 
 def test_a_plan_cannot_be_changed() -> None:
-    plan = parse(DOCUMENT)
+    plan = parse(plans.DOCUMENT)
     with pytest.raises(ValueError, match="frozen"):
         plan.run = "trial-2"
     with pytest.raises(ValueError, match="frozen"):
@@ -173,7 +157,7 @@ def other_values(value: Any) -> list[Any]:
 @cache
 def plans_with_another(kind: str, leaf: str) -> list[Plan]:
     """Return the plans that result where only this value of the document is another."""
-    document, found = edited(KINDS[kind]), []
+    document, found = edited(plans.KINDS[kind]), []
     for value in other_values(at(document, leaf)):
         try:
             found.append(parse(edited({leaf: value}, document)))
@@ -184,7 +168,7 @@ def plans_with_another(kind: str, leaf: str) -> list[Plan]:
 
 LEAVES = [
     (kind, leaf)
-    for kind, edits in KINDS.items()
+    for kind, edits in plans.KINDS.items()
     for leaf in leaves(edited(edits))
     if kind == "plain" or leaf.startswith(("training", "stages", "silos", "data.maps"))
 ]
@@ -192,7 +176,7 @@ LEAVES = [
 
 @pytest.mark.parametrize(("kind", "leaf"), LEAVES)
 def test_another_value_anywhere_is_refused_or_makes_another_plan(kind: str, leaf: str) -> None:
-    original = plan_of(KINDS[kind])
+    original = plan_of(plans.KINDS[kind])
     for plan in plans_with_another(kind, leaf):
         assert plan != original
         assert plan.canonical() != original.canonical()
@@ -200,7 +184,7 @@ def test_another_value_anywhere_is_refused_or_makes_another_plan(kind: str, leaf
 
 
 THREE: Edits = {
-    "stages": edited(SHUFFLED)["stages"],
+    "stages": edited(plans.SHUFFLED)["stages"],
     "stages.0.participation.silos": 3,
     "silos": [
         shuffled_silo(0, weight=0.25),
@@ -209,19 +193,19 @@ THREE: Edits = {
     ],
 }
 TOGETHER: list[Edits] = [
-    COMPARED | {"stages.0.query.part": "losses"},
-    {place: value for place, value in PRECONDITIONED.items() if "sampling" not in place}
+    plans.COMPARED | {"stages.0.query.part": "losses"},
+    {place: value for place, value in plans.PRECONDITIONED.items() if "sampling" not in place}
     | {"training.algorithm.axes": "rank-one", "stages.1.query.axes": "rank-one"},
     {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
-    RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},
-    LOCALIZED
+    plans.RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},
+    plans.LOCALIZED
     | {
         "training.algorithm.phases.0.rounds": 4,
         "stages.0.rounds": 4,
         "training.algorithm.phases.1.rounds": 1,
         "stages.1.rounds": 1,
     },
-    SHUFFLED
+    plans.SHUFFLED
     | {
         "stages.0.query.clip": 3.0,
         "stages.0.channel.levels": 12,
@@ -229,22 +213,22 @@ TOGETHER: list[Edits] = [
         "silos.0.stages.0.sigma": coins_sigma(40, clip=3.0, levels=12, coins=100),
         "silos.1.stages.0.sigma": coins_sigma(60, clip=3.0, levels=12, coins=100),
     },
-    LOCALIZED
-    | ACCELERATED
+    plans.LOCALIZED
+    | plans.ACCELERATED
     | {"stages.1.sampling.phase": 0, "silos.0.stages.1.batch": 20, "silos.1.stages.1.batch": 30},
     THREE | {"stages.0.channel.quorum": 3},
     THREE | {"stages.0.channel.quorum": 3, "stages.0.channel.colluders": 1},
-    KINDS["counted"] | {"stages.0.query.columns": ["town", "age"]},
-    KINDS["counted"] | {"stages.0.query.cross": []},
-    KINDS["curve of survival"]
+    plans.KINDS["counted"] | {"stages.0.query.columns": ["town", "age"]},
+    plans.KINDS["counted"] | {"stages.0.query.cross": []},
+    plans.KINDS["curve of survival"]
     | {
-        "data.columns.span": DOCUMENT["data"]["columns"]["age"],
+        "data.columns.span": plans.DOCUMENT["data"]["columns"]["age"],
         "data.columns.ended": {"type": "categorical", "categories": ["no", "yes"]},
         "stages.0.query.time": "span",
         "stages.0.query.event": "ended",
     },
-    KINDS["mapped"] | {"data.maps.3.columns": ["age"]},
-    KINDS["evaluated"] | {"stages.1.section": None, "silos.0.stages.1.batch": 40, "silos.1.stages.1.batch": 60},
+    plans.KINDS["mapped"] | {"data.maps.3.columns": ["age"]},
+    plans.KINDS["evaluated"] | {"stages.1.section": None, "silos.0.stages.1.batch": 40, "silos.1.stages.1.batch": 60},
 ]
 """Other words, and changes of several values at once, where one alone would not fit the others."""
 
@@ -254,7 +238,7 @@ ONE_VALUE = {"format", "adjacency", "unit"}
 WHICH_KIND = {
     *("training.algorithm.name", "training.loss.name", "training.domain.name", "silos.guarantees.against"),
     *("stages.query.name", "stages.sampling.name", "stages.channel.name"),
-    *(f"data.columns.{column}.type" for column in DOCUMENT["data"]["columns"]),
+    *(f"data.columns.{column}.type" for column in plans.DOCUMENT["data"]["columns"]),
     "data.maps.type",
 }
 """Fields that say what kind the others beside them are of: the kinds above have other ones."""
@@ -295,7 +279,7 @@ def fields_of(value: Any) -> Iterator[tuple[type[Public], str]]:
 
 
 def test_the_plans_tried_above_use_every_field_but_those_of_other_losses_and_domains() -> None:
-    used = {field for edits in [*KINDS.values(), ACCELERATED] for field in fields_of(plan_of(edits))}
+    used = {field for edits in [*plans.KINDS.values(), plans.ACCELERATED] for field in fields_of(plan_of(edits))}
     known = {(model, name) for model in models_in(Plan) for name in model.model_fields}
     other_losses_and_domains = (*models_in(Loss), *models_in(Domain))
     assert {(model, name) for model, name in known - used if model not in other_losses_and_domains} == set()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.protocol import CertifiedEntry, EmbeddedPlan, Public, load_plan
+from ringfence.protocol import EmbeddedPlan, Public, load_plan
 from tests.protocol.plan_document import DOCUMENT, KINDS, Edits, edited, parse, plan_of
 
 INDENTED = json.dumps(DOCUMENT, indent=2, ensure_ascii=False).encode() + b"\n"
@@ -45,15 +45,6 @@ def test_that_holds_however_the_plan_is_spelled() -> None:
 def test_a_plan_stands_in_a_document_as_text() -> None:
     written = json.loads(Folder(plans=(parse(INDENTED),)).canonical())
     assert written == {"plans": [INDENTED.decode()]}
-
-
-def test_a_silo_s_certified_entry_holds_the_plan_s_own_bytes() -> None:
-    entry = CertifiedEntry(
-        number=1, time="", kind="approved", body="{}", payload="0" * 64, plan=parse(INDENTED), hash="1" * 64
-    )
-    again = CertifiedEntry.model_validate_json(entry.canonical())
-    assert again.plan is not None
-    assert again.plan.content == INDENTED
 
 
 @pytest.mark.parametrize(

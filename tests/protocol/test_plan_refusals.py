@@ -10,29 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import PlanError
-from tests.protocol.plan_document import (
-    ACCELERATED,
-    COUNTED,
-    CURVATURE,
-    DOCUMENT,
-    EVALUATED_ONLY,
-    GRADIENT,
-    KINDS,
-    LEFT_OUT,
-    LOCALIZED,
-    MEANS,
-    RESTARTED,
-    SHUFFLED,
-    SURVEY,
-    Edits,
-    at,
-    edited,
-    leaves,
-    parse,
-    refusal,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, at, edited, leaves, parse, refusal
 
-every_kind = pytest.mark.parametrize("edits", KINDS.values(), ids=KINDS)
+every_kind = pytest.mark.parametrize("edits", plans.KINDS.values(), ids=plans.KINDS)
 
 
 def objects_of(value: Any, path: str = "") -> Iterator[str]:
@@ -114,7 +95,7 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
     ("stages.0.sampling", {"name": "phased", "phase": -1}),
     ("stages.0.sampling", {"name": "phased", "phase": 60}),
     ("stages.0.query", {"name": "curvature", "margin": -1.0}),
-    ("stages", [GRADIENT] * 1001),
+    ("stages", [plans.GRADIENT] * 1001),
     ("training.algorithm.step", 0.0),
     ("training.algorithm.momentum", 1.0),
     ("training.algorithm.momentum", -1.0),
@@ -134,16 +115,16 @@ def test_values_out_of_range_are_refused(path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "value"),
     [
-        (ACCELERATED, "smoothness", 0.0),
-        (ACCELERATED, "upsilon", -1.0),
-        (ACCELERATED, "penalty", -1.0),
-        (ACCELERATED, "average", "best"),
-        (RESTARTED, "stages", []),
-        (RESTARTED, "stages.0.rounds", 0),
-        (RESTARTED, "stages.0.upsilon", -1.0),
-        (LOCALIZED, "phases", []),
-        (LOCALIZED, "phases.0.rounds", 0),
-        (LOCALIZED, "phases.0.penalty", 0.0),
+        (plans.ACCELERATED, "smoothness", 0.0),
+        (plans.ACCELERATED, "upsilon", -1.0),
+        (plans.ACCELERATED, "penalty", -1.0),
+        (plans.ACCELERATED, "average", "best"),
+        (plans.RESTARTED, "stages", []),
+        (plans.RESTARTED, "stages.0.rounds", 0),
+        (plans.RESTARTED, "stages.0.upsilon", -1.0),
+        (plans.LOCALIZED, "phases", []),
+        (plans.LOCALIZED, "phases.0.rounds", 0),
+        (plans.LOCALIZED, "phases.0.penalty", 0.0),
     ],
     ids=str,
 )
@@ -155,7 +136,7 @@ def test_a_promise_of_no_epsilon_or_of_any_is_refused() -> None:
     assert "silo 'north' must be promised a positive and finite epsilon" in refusal(
         edited({"silos.0.guarantees.0.epsilon": 0.0})
     )
-    huge = json.dumps(DOCUMENT).replace('"epsilon": 2.0', '"epsilon": 1e999').encode()
+    huge = json.dumps(plans.DOCUMENT).replace('"epsilon": 2.0', '"epsilon": 1e999').encode()
     assert "silo 'süd' must be promised a positive and finite epsilon" in refusal(huge)
 
 
@@ -179,12 +160,14 @@ def test_nothing_that_affects_privacy_has_a_default(path: str) -> None:
 
 def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_queries_need_it() -> None:
     loss = {"name": "huber", "threshold": 0.5}
-    assert "without training one must name its loss" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
-    for edits in (EVALUATED_ONLY | {"training": DOCUMENT["training"]}, COUNTED | {"training": None}):
+    assert "without training one must name its loss" in refusal(edited(plans.EVALUATED_ONLY | {"model_loss": None}))
+    for edits in (plans.EVALUATED_ONLY | {"training": plans.DOCUMENT["training"]}, plans.COUNTED | {"training": None}):
         assert "only a plan that asks about a model without" in refusal(edited(edits | {"model_loss": loss}))
-    assert "The schema names no target" in refusal(edited(EVALUATED_ONLY | {"data.target": LEFT_OUT}))
-    assert "The schema names no target" in refusal(edited({"data.target": LEFT_OUT}))
-    assert "the logistic loss does not fit" in refusal(edited(EVALUATED_ONLY | {"model_loss": {"name": "logistic"}}))
+    assert "The schema names no target" in refusal(edited(plans.EVALUATED_ONLY | {"data.target": plans.LEFT_OUT}))
+    assert "The schema names no target" in refusal(edited({"data.target": plans.LEFT_OUT}))
+    assert "the logistic loss does not fit" in refusal(
+        edited(plans.EVALUATED_ONLY | {"model_loss": {"name": "logistic"}})
+    )
 
 
 def test_a_query_a_sampling_rule_or_a_channel_without_a_name_is_refused() -> None:
@@ -206,42 +189,42 @@ def test_weights_that_do_not_add_up_to_one_are_refused(weight: float) -> None:
 
 
 def test_weights_that_add_up_to_one_but_for_rounding_are_accepted() -> None:
-    silos = [{**DOCUMENT["silos"][0], "name": f"s{i}", "weight": 1.0 / 49} for i in range(49)]
+    silos = [{**plans.DOCUMENT["silos"][0], "name": f"s{i}", "weight": 1.0 / 49} for i in range(49)]
     assert len(parse(edited({"silos": silos})).silos) == 49
 
 
 @pytest.mark.parametrize("change", [list.pop, lambda terms: terms.append(terms[0])], ids=["too few", "too many"])
 @pytest.mark.parametrize("kind", ["plain", "surveyed", "localized"])
 def test_every_silo_has_terms_for_every_stage_and_no_others(kind: str, change: Any) -> None:
-    document = edited(KINDS[kind])
+    document = edited(plans.KINDS[kind])
     change(document["silos"][1]["stages"])
     stages = len(document["stages"])
     assert f"silo 'süd' must have terms for each of the plan's {stages} stages" in refusal(document)
 
 
 def test_every_silo_has_one_guarantee_against_each_observer_the_one_that_counts_first() -> None:
-    own = DOCUMENT["silos"][0]["guarantees"][0]
+    own = plans.DOCUMENT["silos"][0]["guarantees"][0]
     for wrong in ([own, own], [own | {"against": "server"}], [own | {"against": "server"}, own]):
         assert "silo 'north' must have one guarantee against each of: anyone" in refusal(
             edited({"silos.0.guarantees": wrong})
         )
-    server, anyone = SHUFFLED["silos"][1]["guarantees"]
+    server, anyone = plans.SHUFFLED["silos"][1]["guarantees"]
     for wrong in ([anyone], [server], [anyone, server], [server, server], [server, anyone, anyone]):
         assert "silo 'süd' must have one guarantee against each of: server, anyone" in refusal(
-            edited(SHUFFLED | {"silos.1.guarantees": wrong})
+            edited(plans.SHUFFLED | {"silos.1.guarantees": wrong})
         )
 
 
 def test_asking_more_silos_than_there_are_or_by_two_rules_is_refused() -> None:
     assert "more silos than the plan has" in refusal(edited({"stages.0.participation.silos": 3}))
-    assert "more silos than the plan has" in refusal(edited(SURVEY | {"stages.0.participation.silos": 3}))
+    assert "more silos than the plan has" in refusal(edited(plans.SURVEY | {"stages.0.participation.silos": 3}))
     assert "not both" in refusal(edited({"stages.0.participation": {"silos": 1, "probability": 0.5}}))
 
 
-@pytest.mark.parametrize("query", [CURVATURE["query"], MEANS["query"]], ids=["curvature", "means"])
+@pytest.mark.parametrize("query", [plans.CURVATURE["query"], plans.MEANS["query"]], ids=["curvature", "means"])
 @pytest.mark.parametrize("kind", ["plain", "poisson", "one-pass", "localized"])
 def test_a_query_that_is_no_mean_over_records_is_asked_of_all_of_them(query: Edits, kind: str) -> None:
-    edits = KINDS[kind] | {"stages.0.query": query}
+    edits = plans.KINDS[kind] | {"stages.0.query": query}
     assert f"the {query['name']} is asked of all records: its sampling must be full" in refusal(edited(edits))
 
 
@@ -277,9 +260,9 @@ def test_a_loss_that_does_not_fit_the_target_is_refused(loss: Edits, fitting: li
 
 
 def test_a_plan_larger_than_the_limit_is_not_read() -> None:
-    padded = json.dumps(DOCUMENT).encode()
+    padded = json.dumps(plans.DOCUMENT).encode()
     padded += b" " * (16 * 2**20 - len(padded))
-    assert parse(padded) == parse(DOCUMENT)
+    assert parse(padded) == parse(plans.DOCUMENT)
     with pytest.raises(PlanError, match="16777217 bytes"):
         parse(padded + b" ")
 
@@ -288,18 +271,8 @@ def test_a_plan_larger_than_the_limit_is_not_read() -> None:
     "content",
     [
         *(b'{"format":1}', b'{"format":1,"format":0}', b'{"format":1,"run":' + b"[" * 100_000, b'{"format":1}{}'),
-        *(
-            b"",
-            b"null",
-            b"[]",
-            b"3",
-            b'"plan"',
-            b"{",
-            b"\xff\xfe",
-            b"[" * 100_000,
-            b'{"run":' * 100_000,
-            b"9" * 100_000,
-        ),
+        *(b"", b"null", b"[]", b"3", b'"plan"', b"{", b"\xff\xfe"),
+        *(b"[" * 100_000, b'{"run":' * 100_000, b"9" * 100_000),
     ],
     ids=lambda content: repr(content[:24]),
 )
@@ -320,9 +293,9 @@ JSON = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_siz
 
 
 @settings(max_examples=500, deadline=None)
-@given(kind=st.sampled_from(sorted(KINDS)), value=JSON, data=st.data())
+@given(kind=st.sampled_from(sorted(plans.KINDS)), value=JSON, data=st.data())
 def test_any_value_in_any_field_gives_a_plan_or_a_plan_error(kind: str, value: Any, data: st.DataObject) -> None:
-    document = edited(KINDS[kind])
+    document = edited(plans.KINDS[kind])
     path = data.draw(st.sampled_from(list(leaves(document))))
     try:
         plan = parse(edited({path: value}, document))

@@ -6,28 +6,8 @@ import pytest
 
 from ringfence.protocol import OwnNoise, Participation, PublicKeys, ShufflerChannel
 from ringfence.protocol.plan.plan import EVERYBODY
-from tests.protocol.plan_document import (
-    CORRELATED,
-    CURVATURE,
-    DOCUMENT,
-    FULL,
-    GRADIENT,
-    LOCALIZED,
-    MEANS,
-    MEANS_ONLY,
-    ONE_PASS,
-    SHUFFLED,
-    SHUFFLER,
-    SURVEY,
-    SURVEYED_AND_SHUFFLED,
-    Edits,
-    edited,
-    parse,
-    phase,
-    plan_of,
-    refusal,
-    shuffled_silo,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, edited, parse, phase, plan_of, refusal, shuffled_silo
 
 # Rounds
 
@@ -36,9 +16,9 @@ from tests.protocol.plan_document import (
     ("edits", "rounds", "steps", "first"),
     [
         ({}, 20, 20, (0,)),
-        (SURVEY, 21, 20, (0, 1)),
-        (MEANS_ONLY, 1, 0, (0,)),
-        (LOCALIZED, 5, 5, (0, 3)),
+        (plans.SURVEY, 21, 20, (0, 1)),
+        (plans.MEANS_ONLY, 1, 0, (0,)),
+        (plans.LOCALIZED, 5, 5, (0, 3)),
     ],
     ids=["plain", "surveyed", "means only", "localized"],
 )
@@ -51,7 +31,7 @@ def test_rounds_are_counted_through_all_stages_and_steps_through_those_that_trai
 
 
 def test_every_round_has_its_place_and_there_is_none_before_the_first_or_after_the_last() -> None:
-    plan = plan_of(LOCALIZED)
+    plan = plan_of(plans.LOCALIZED)
     places = [plan.place(round) for round in range(plan.rounds)]
     assert [(place.number, place.round) for place in places] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     assert all(place.stage is plan.stages[place.number] for place in places)
@@ -61,7 +41,7 @@ def test_every_round_has_its_place_and_there_is_none_before_the_first_or_after_t
 
 
 def test_a_stage_that_says_nothing_of_channel_and_participation_has_noise_of_its_own_and_asks_everybody() -> None:
-    document = edited(SURVEY)
+    document = edited(plans.SURVEY)
     del document["stages"][0]["channel"], document["stages"][0]["participation"]
     stage = parse(document).stages[0]
     assert (stage.channel, stage.participation) == (OwnNoise(correlation=0.0), EVERYBODY)
@@ -72,22 +52,22 @@ def test_a_stage_that_says_nothing_of_channel_and_participation_has_noise_of_its
 
 
 def test_a_silo_finds_its_own_terms_and_a_stranger_none() -> None:
-    plan = parse(DOCUMENT)
+    plan = parse(plans.DOCUMENT)
     for terms in plan.silos:
         assert plan.terms(terms.name) is terms
     assert plan.terms("east") is None
 
 
 def test_the_other_silos_are_named_up_to_ten_of_them() -> None:
-    assert parse(DOCUMENT).others("north") == "süd"
-    alone = parse(edited({"silos": [DOCUMENT["silos"][0] | {"weight": 1.0}]}))
+    assert parse(plans.DOCUMENT).others("north") == "süd"
+    alone = parse(edited({"silos": [plans.DOCUMENT["silos"][0] | {"weight": 1.0}]}))
     assert alone.others("north") == "none"
-    silos = [DOCUMENT["silos"][0] | {"name": f"s{i}", "weight": 1 / 13} for i in range(13)]
+    silos = [plans.DOCUMENT["silos"][0] | {"name": f"s{i}", "weight": 1 / 13} for i in range(13)]
     assert parse(edited({"silos": silos})).others("s3") == "s0, s1, s2, s4, s5, s6, s7, s8, s9, s10 and 2 more"
 
 
 def test_the_dimension_counts_every_feature_for_every_output() -> None:
-    assert parse(DOCUMENT).dimension == 5  # age, three towns, intercept
+    assert parse(plans.DOCUMENT).dimension == 5  # age, three towns, intercept
     three = {"type": "categorical", "categories": ["a", "b", "c"]}
     softmax = {"data.columns.cost": three, "training.loss": {"name": "softmax", "classes": 3}}
     assert plan_of(softmax).dimension == 15
@@ -106,14 +86,14 @@ def test_the_constants_are_those_of_the_loss_plus_the_ridge() -> None:
 
 
 def test_a_plan_whose_silos_make_their_own_noise_protects_against_anyone_and_trusts_nobody() -> None:
-    for edits in ({}, SURVEY, LOCALIZED):
+    for edits in ({}, plans.SURVEY, plans.LOCALIZED):
         plan = plan_of(edits)
         assert (plan.observers, plan.trust, plan.keys) == (("anyone",), "nobody", None)
         assert plan.leading_channel in [stage.channel for stage in plan.stages]
 
 
 def test_one_stage_through_a_shuffler_makes_the_plan_one_that_trusts_it_and_is_stated_against_both() -> None:
-    for edits in (SHUFFLED, SURVEYED_AND_SHUFFLED):
+    for edits in (plans.SHUFFLED, plans.SURVEYED_AND_SHUFFLED):
         plan = plan_of(edits)
         assert (plan.observers, plan.trust) == (("server", "anyone"), "shuffler")
         assert isinstance(plan.leading_channel, ShufflerChannel)
@@ -129,10 +109,10 @@ def test_of_two_stages_through_a_shuffler_the_one_that_counts_on_more_silos_spea
     quorums: tuple[int, int],
 ) -> None:
     silos = [shuffled_silo(0, weight=0.25), *(shuffled_silo(1, weight=0.375, name=name) for name in ("süd", "west"))]
-    everybody = SHUFFLED["stages"][0] | {"participation": {"silos": None, "probability": None}}
+    everybody = plans.SHUFFLED["stages"][0] | {"participation": {"silos": None, "probability": None}}
     plan = plan_of(
         {
-            "stages": [everybody | {"channel": SHUFFLER | {"quorum": quorum}} for quorum in quorums],
+            "stages": [everybody | {"channel": plans.SHUFFLER | {"quorum": quorum}} for quorum in quorums],
             "silos": [silo | {"stages": silo["stages"] * 2} for silo in silos],
         }
     )
@@ -152,8 +132,8 @@ def staged(*stages: Edits, batches: tuple[int, ...]) -> Edits:
     }
 
 
-PASS: Edits = GRADIENT | {"sampling": {"name": "one-pass"}, "rounds": 4}
-ALL: Edits = GRADIENT | {"sampling": {"name": "full"}}
+PASS: Edits = plans.GRADIENT | {"sampling": {"name": "one-pass"}, "rounds": 4}
+ALL: Edits = plans.GRADIENT | {"sampling": {"name": "full"}}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +156,7 @@ def test_a_plan_that_divides_its_records_twice_is_refused(edits: Edits) -> None:
     [
         staged(PASS, batches=(10,)),
         staged(PASS, ALL, ALL, batches=(10, 40, 40)),
-        staged(CURVATURE, PASS, MEANS, batches=(40, 10, 40)),
+        staged(plans.CURVATURE, PASS, plans.MEANS, batches=(40, 10, 40)),
         staged(phase(0, 2), phase(1, 2), batches=(20, 10)),
         staged(phase(1, 2), phase(0, 2), phase(1, 3), batches=(10, 20, 10)),
     ],
@@ -194,14 +174,14 @@ def test_noise_too_small_to_be_added_exactly_is_refused_in_every_stage() -> None
     # records may take part in a batch of 10; and with correlated noise a sum over rounds is added to.
     for edits, stage, largest in (
         ({}, 0, 1.5),
-        (FULL, 0, 1.5),
+        (plans.FULL, 0, 1.5),
         ({"stages.0.sampling.name": "poisson"}, 0, 1.5 * 40 / 10),
-        (ONE_PASS, 0, 1.5),
-        (CORRELATED, 0, 1.5 * (1 + 4**0.5 / 0.5)),
-        (LOCALIZED, 1, 1.5),
-        (SURVEY, 0, 5.0),
-        (SURVEY, 1, 1.5),
-        (MEANS_ONLY, 0, 1.0),
+        (plans.ONE_PASS, 0, 1.5),
+        (plans.CORRELATED, 0, 1.5 * (1 + 4**0.5 / 0.5)),
+        (plans.LOCALIZED, 1, 1.5),
+        (plans.SURVEY, 0, 5.0),
+        (plans.SURVEY, 1, 1.5),
+        (plans.MEANS_ONLY, 0, 1.0),
     ):
         path, limit = f"silos.0.stages.{stage}.sigma", largest * 2.0**-20
         assert "noise of silo 'north' is less than a millionth" in refusal(edited(edits | {path: limit * 0.999}))

@@ -5,14 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
 from ringfence.protocol import FixedSize, Full, OnePass, Phased, Poisson, Sampling, sampling_named
 from ringfence.protocol.plan.sampling import SAMPLING_NAMES, Part
 
 RULES: list[Sampling] = [sampling_named(name) for name in SAMPLING_NAMES]
 every_rule = pytest.mark.parametrize("rule", [*RULES, Phased(phase=3)], ids=str)
-READER: TypeAdapter[Sampling] = TypeAdapter(Sampling)
 
 counts = st.integers(1, 10_000)
 
@@ -29,35 +27,24 @@ def checked(rule: Sampling, records: int, batch: int, rounds: int = 1) -> str:
 # Names and traits
 
 
-def test_every_rule_has_its_name_and_is_read_by_it() -> None:
+def test_every_rule_has_its_name_its_traits_and_limits() -> None:
     assert [rule.name for rule in RULES] == list(SAMPLING_NAMES)
-    for rule in (*RULES, Phased(phase=7)):
-        assert READER.validate_json(rule.canonical()) == rule
-    assert sampling_named("phased") == Phased(phase=0)
     with pytest.raises(KeyError):
         sampling_named("some")
-
-
-def test_traits_say_what_outsiders_need_to_know() -> None:
     traits = {
-        rule.name: (rule.takes_all, rule.is_secret, rule.is_fresh, rule.is_phased)
+        rule.name: (rule.takes_all, rule.is_secret, rule.is_fresh, rule.is_phased, rule.times(12), rule.most_rounds(40))
         for rule in RULES
-    }  # fmt: skip
-    assert traits == {
-        "full": (True, False, False, False),
-        "fixed": (False, True, False, False),
-        "poisson": (False, True, False, False),
-        "one-pass": (False, False, True, False),
-        "phased": (False, False, True, True),
     }
-
-
-@pytest.mark.parametrize(
-    "content", ["{}", '{"name":"some"}', '{"name":"full","phase":0}', '{"name":"phased","phase":60}']
-)
-def test_what_is_no_rule_is_refused(content: str) -> None:
-    with pytest.raises(ValidationError):
-        READER.validate_json(content)
+    assert traits == {
+        "full": (True, False, False, False, 12, None),
+        "fixed": (False, True, False, False, 12, None),
+        "poisson": (False, True, False, False, 12, None),
+        "one-pass": (False, False, True, False, 1, 40),
+        "phased": (False, False, True, True, 12, None),
+    }
+    by_chance = [rule.name for rule in RULES if rule.most(records=40, batch=10) != 10]
+    assert by_chance == ["poisson"]
+    assert Poisson().most(records=40, batch=10) == 40
 
 
 # Which batches are allowed
@@ -123,23 +110,6 @@ def test_the_parts_of_phases_share_no_record_and_end_within_the_records(records:
         rule.check("north", records=records, batch=size, rounds=5)
         place += size
     assert place <= records
-
-
-# How often a cost counts, and how many may take part
-
-
-def test_a_round_s_cost_counts_as_often_as_a_record_may_take_part() -> None:
-    times = {rule.name: rule.times(12) for rule in RULES}
-    assert times == {"full": 12, "fixed": 12, "poisson": 12, "one-pass": 1, "phased": 12}
-
-
-def test_by_chance_all_records_may_take_part_and_otherwise_no_more_than_the_batch() -> None:
-    most = {rule.name: rule.most(records=40, batch=10) for rule in RULES}
-    assert most == {"full": 10, "fixed": 10, "poisson": 40, "one-pass": 10, "phased": 10}
-
-
-def test_only_one_pass_limits_the_rounds_to_the_records() -> None:
-    assert {rule.name: rule.most_rounds(40) for rule in RULES if rule.most_rounds(40) is not None} == {"one-pass": 40}
 
 
 # Batches by default

@@ -4,25 +4,16 @@ import pytest
 
 from ringfence.protocol.plan.plan import task
 from ringfence.protocol.plan.sampling import Part
-from tests.protocol.plan_document import (
-    CORRELATED,
-    FULL,
-    KINDS,
-    LOCALIZED,
-    MEANS_ONLY,
-    ONE_PASS,
-    POISSON,
-    SHUFFLED,
-    SURVEY,
-    Edits,
-    plan_of,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, plan_of
 
-SURVEYED_ONE_PASS: Edits = SURVEY | {"stages.1.sampling.name": "one-pass", "stages.1.rounds": 4}
+SURVEYED_ONE_PASS: Edits = plans.SURVEY | {"stages.1.sampling.name": "one-pass", "stages.1.rounds": 4}
 
 
 @pytest.mark.parametrize(
-    "edits", [{}, FULL, POISSON, SURVEY, SHUFFLED], ids=["fixed", "full", "poisson", "surveyed", "shuffled"]
+    "edits",
+    [{}, plans.FULL, plans.POISSON, plans.SURVEY, plans.SHUFFLED],
+    ids=["fixed", "full", "poisson", "surveyed", "shuffled"],
 )
 def test_rounds_of_full_and_sampled_stages_are_all_alike(edits: Edits) -> None:
     plan = plan_of(edits)
@@ -35,7 +26,9 @@ def test_rounds_of_full_and_sampled_stages_are_all_alike(edits: Edits) -> None:
 
 
 @pytest.mark.parametrize(
-    "edits", [SURVEY, SURVEYED_ONE_PASS, KINDS["surveyed and shuffled"]], ids=["fixed", "one-pass", "shuffled"]
+    "edits",
+    [plans.SURVEY, SURVEYED_ONE_PASS, plans.KINDS["surveyed and shuffled"]],
+    ids=["fixed", "one-pass", "shuffled"],
 )
 def test_a_survey_is_about_all_records_with_its_own_noise(edits: Edits) -> None:
     plan = plan_of(edits, {"silos.0.stages.0.sigma": 2.5})
@@ -45,11 +38,13 @@ def test_a_survey_is_about_all_records_with_its_own_noise(edits: Edits) -> None:
 
 
 def test_the_answer_s_length_is_the_query_s() -> None:
-    plan = plan_of(MEANS_ONLY)
+    plan = plan_of(plans.MEANS_ONLY)
     assert task(plan, plan.silos[0], 0, 0).length == plan.stages[0].query.length(plan) == 22
 
 
-@pytest.mark.parametrize("edits", [ONE_PASS, CORRELATED, SURVEYED_ONE_PASS], ids=["alone", "correlated", "surveyed"])
+@pytest.mark.parametrize(
+    "edits", [plans.ONE_PASS, plans.CORRELATED, SURVEYED_ONE_PASS], ids=["alone", "correlated", "surveyed"]
+)
 def test_one_pass_goes_by_the_silo_s_own_count_of_answers(edits: Edits) -> None:
     plan = plan_of(edits)
     for round in range(plan.first_rounds[-1], plan.rounds):
@@ -59,7 +54,7 @@ def test_one_pass_goes_by_the_silo_s_own_count_of_answers(edits: Edits) -> None:
 
 
 def test_phases_go_by_the_round_whatever_was_answered() -> None:
-    plan = plan_of(LOCALIZED)
+    plan = plan_of(plans.LOCALIZED)
     for answered in (0, 1, 99):
         works = [task(plan, plan.silos[0], round, answered) for round in range(plan.rounds)]
         assert [(work.part, work.batch, work.sigma) for work in works] == (

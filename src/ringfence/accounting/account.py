@@ -65,10 +65,7 @@ def answer_query(
         silos = require_count("silos_per_person", silos_per_person)
         person = [(event, count * silos) for event, count in of_group(rows_per_person, events)]
         answer |= {} if unit == "person" else {"rows_per_person": rows_per_person}
-        answer |= {
-            "silos_per_person": silos_per_person,
-            "person_epsilon": accountant.epsilon(person, delta),
-        }
+        answer |= {"silos_per_person": silos_per_person, "person_epsilon": accountant.epsilon(person, delta)}
     return answer
 
 

@@ -119,16 +119,8 @@ def noise(
 
     def run(sigma: float) -> Events:
         """Return the events of the whole run with noise `sigma`, to calibrate it."""
-        return run_events(
-            sampling,
-            rounds,
-            records=records,
-            batch=batch,
-            clip=clip,
-            sigma=sigma,
-            dimension=dimension,
-            partition=partition,
-        )
+        sizes = {"records": records, "batch": batch, "dimension": dimension}
+        return run_events(sampling, rounds, clip=clip, sigma=sigma, partition=partition, **sizes)
 
     run(clip)  # refuses whatever does not depend on sigma, in its own words
     # Exact for a full batch and for one pass, and near enough for a sampled one.
@@ -142,8 +134,9 @@ def fixed_size_words(events: Events, delta: float) -> str:
 
     Empty if no batch has a fixed size, or if nothing is saved.
     """
-    told = list(events)
-    released = next(filter(_has_fixed_size, (place.pays_for(told) for place in places(event for event, _ in told))), [])
+    found = list(events)
+    paid_for = (place.pays_for(found) for place in places(event for event, _ in found))
+    released = next(filter(_has_fixed_size, paid_for), [])
     epsilon = accountant.epsilon(released, delta)
     if not 0 < epsilon < math.inf:
         return ""

@@ -22,13 +22,7 @@ from ringfence.protocol.plan.sampling import SAMPLING_NAMES, Part
 
 
 def shift_of(
-    *,
-    sensitivity: float,
-    sigma: float,
-    summed: int,
-    dimension: int = 1,
-    rows: int = 1,
-    rounding: float | None = None,
+    *, sensitivity: float, sigma: float, summed: int, dimension: int = 1, rows: int = 1, rounding: float | None = None
 ) -> float:
     """Return the sensitivity of a release in standard deviations of its noise, with the silo's rounding.
 

@@ -199,7 +199,7 @@ def _numeric_shares(part: Tree) -> _NumericShares:
             matrix[begin + size // 2 : begin + size, column] = 1 / size / part.weight
             column += 1
     filled = np.zeros((1, part.length))
-    if part.may_be_empty:
+    if part.column.may_be_empty:
         filled[0, -1] = -1 / part.empty
     bins = _Linear(np.full(leaves, 1 / leaves), matrix + filled / leaves)
     below, total = bins.combined(np.tri(nodes, leaves)), _Linear(np.ones(1), filled)
@@ -217,7 +217,7 @@ def _margin_shares(part: ColumnPart) -> _Linear:
         return _category_shares(part.cells, part.weight)
     shares = _numeric_shares(part)
     quarters = shares.bins.combined(np.repeat(np.eye(QUARTERS), part.leaves // QUARTERS, axis=1))
-    if not part.may_be_empty:
+    if not part.column.may_be_empty:
         return quarters
     empty = shares.filled.combined(-np.ones((1, 1)))
     return _Linear(np.append(quarters.constant, 1 + empty.constant), np.concatenate([quarters.matrix, empty.matrix]))
@@ -261,7 +261,7 @@ def _summary(layout: Layout, answer: NoisyAnswer) -> DataSummary:
 
 def _cell_names(part: ColumnPart) -> list[str]:
     """Return the names of a column's cells in a cross table."""
-    empty = [MISSING] if part.may_be_empty else []
+    empty = [MISSING] if part.column.may_be_empty else []
     if isinstance(part, Categories):
         return [*part.column.classes, *empty]
     column = part.column
@@ -274,7 +274,7 @@ def _numeric_summary(part: Tree, answer: NoisyAnswer) -> NumericSummary:
     shares, column = _numeric_shares(part), part.column
     edges = np.concatenate([[column.low], part.edges, [column.high]])
     missing = mean = variance = None
-    if part.may_be_empty:
+    if part.column.may_be_empty:
         (filled,) = shares.filled.estimates(answer)
         empty = filled.scaled(-1.0, 1.0)
         missing = Estimate(empty.value, Interval(*empty.records[::-1]), Interval(*empty.population[::-1]))
@@ -387,7 +387,7 @@ def _compared(part: ColumnPart, answer: NoisyAnswer) -> Iterator[tuple[str, floa
         names, shares = _cell_names(part), _margin_shares(part)
     else:
         numeric = _numeric_shares(part)
-        names, empty = ([MISSING] if part.may_be_empty else []), numeric.filled.combined(-np.ones((1, 1)))
+        names, empty = ([MISSING] if part.column.may_be_empty else []), numeric.filled.combined(-np.ones((1, 1)))
         shares = _Linear(1 + empty.constant, empty.matrix)
         if numeric.moments is not None:
             mean, noise, variance = _moments(numeric, numeric.moments, answer)

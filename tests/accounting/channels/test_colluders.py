@@ -27,13 +27,7 @@ def planned(sizes: tuple[tuple[str, int], ...], colluders: int | None = None) ->
     """Plan 30 rounds for the silos of these sizes, with five weights, as docs/shuffle.md does."""
     keys = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos={name: "a0" * 32 for name, _ in sizes})
     asked = PlanRequest(
-        epsilon=1.0,
-        algorithm="bounded",
-        rounds=30,
-        trust="shuffler",
-        keys=keys,
-        colluders=colluders,
-        held_out=0.0,
+        epsilon=1.0, algorithm="bounded", rounds=30, trust="shuffler", keys=keys, colluders=colluders, held_out=0.0
     )
     return propose_for(asked, schema_of(4), dict(sizes)).plan
 

@@ -3,37 +3,27 @@
 import pytest
 
 from ringfence.protocol import OwnNoise
-from tests.protocol.plan_document import (
-    CORRELATED,
-    FULL,
-    KINDS,
-    LOCALIZED,
-    MEANS_ONLY,
-    ONE_PASS,
-    POISSON,
-    SURVEY,
-    Edits,
-    edited,
-    plan_of,
-    refusal,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, edited, plan_of, refusal
 
 PLAIN, WITH_CORRELATION = OwnNoise(), OwnNoise(correlation=0.5)
 
 
-@pytest.mark.parametrize("edits", [{}, FULL, POISSON, LOCALIZED], ids=["fixed", "full", "poisson", "phased"])
+@pytest.mark.parametrize(
+    "edits", [{}, plans.FULL, plans.POISSON, plans.LOCALIZED], ids=["fixed", "full", "poisson", "phased"]
+)
 def test_correlated_noise_needs_records_that_take_part_in_one_round_only(edits: Edits) -> None:
     edits = edits | {"stages.0.channel.correlation": 0.5}
     assert "correlated noise needs one-pass sampling" in refusal(edited(edits))
 
 
 def test_correlated_noise_goes_with_one_pass_and_where_there_is_but_one_round() -> None:
-    assert plan_of(CORRELATED).stages[0].channel == WITH_CORRELATION
-    assert plan_of(SURVEY, {"stages.0.channel.correlation": 0.5}).stages[0].channel == WITH_CORRELATION
+    assert plan_of(plans.CORRELATED).stages[0].channel == WITH_CORRELATION
+    assert plan_of(plans.SURVEY, {"stages.0.channel.correlation": 0.5}).stages[0].channel == WITH_CORRELATION
 
 
 def test_an_answer_takes_eight_bytes_a_number() -> None:
-    for edits, numbers in (({}, 5), (SURVEY, 1), (MEANS_ONLY, 22)):
+    for edits, numbers in (({}, 5), (plans.SURVEY, 1), (plans.MEANS_ONLY, 22)):
         plan = plan_of(edits)
         assert plan.stages[0].channel.longest_answer(plan, plan.stages[0]) == 8 * numbers
 
@@ -50,10 +40,10 @@ def test_noise_has_a_level_unless_rounds_cancel_in_part() -> None:
 
 
 def test_only_correlated_noise_needs_further_words_and_has_no_loss_bound() -> None:
-    for edits in (ONE_PASS, CORRELATED):
+    for edits in (plans.ONE_PASS, plans.CORRELATED):
         plan = plan_of(edits)
         channel = plan.stages[0].channel
-        correlated = edits is CORRELATED
+        correlated = edits is plans.CORRELATED
         assert bool(channel.further_words()) == correlated
         assert channel.uncovered(plan, plan.stages[0], 0) == ("correlated noise" if correlated else "")
     assert "correlation 0.5" in " ".join(WITH_CORRELATION.further_words())
@@ -61,7 +51,7 @@ def test_only_correlated_noise_needs_further_words_and_has_no_loss_bound() -> No
 
 @pytest.mark.parametrize("kind", ["plain", "surveyed", "localized", "correlated"])
 def test_an_operator_is_told_to_count_on_everybody_and_that_the_noise_is_in_what_leaves(kind: str) -> None:
-    plan = plan_of(KINDS[kind])
+    plan = plan_of(plans.KINDS[kind])
     told = " ".join(plan.leading_channel.audience(plan, plan.silos[0]))
     assert "assume that everyone sees them" in told
     assert "Other silos in the plan: süd. The guarantee holds even if all of them collude with the server." in told

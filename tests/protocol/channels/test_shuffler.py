@@ -7,23 +7,11 @@ import pytest
 
 from ringfence.protocol import ShufflerChannel
 from ringfence.protocol.channels.shuffler import LABEL_BYTES, SEALED_EXTRA
-from tests.protocol.plan_document import (
-    CURVATURE,
-    LOCALIZED,
-    SHUFFLED,
-    SHUFFLER,
-    SURVEYED_AND_SHUFFLED,
-    Edits,
-    coins_sigma,
-    edited,
-    phase,
-    plan_of,
-    refusal,
-    shuffled_silo,
-)
+from tests.protocol import plan_document as plans
+from tests.protocol.plan_document import Edits, coins_sigma, edited, phase, plan_of, refusal, shuffled_silo
 
-CHANNEL = ShufflerChannel(**SHUFFLER)
-ONE_PASS: Edits = SHUFFLED | {
+CHANNEL = ShufflerChannel(**plans.SHUFFLER)
+ONE_PASS: Edits = plans.SHUFFLED | {
     "stages.0.sampling.name": "one-pass",
     "stages.0.rounds": 4,
     "silos": [shuffled_silo(0, batch=10), shuffled_silo(1, batch=15)],
@@ -38,7 +26,7 @@ ONE_PASS: Edits = SHUFFLED | {
     [
         ({"stages.0.sampling.name": "poisson"}, "full and one-pass sampling"),
         ({"stages.0.sampling.name": "fixed"}, "full and one-pass sampling"),
-        ({"stages.0.query": CURVATURE["query"]}, "without correlated noise or a survey"),
+        ({"stages.0.query": plans.CURVATURE["query"]}, "without correlated noise or a survey"),
         ({"stages.0.query": {"name": "feature-means"}}, "without correlated noise or a survey"),
         ({"stages.0.channel.correlation": 0.5}, "not permitted"),
         ({"stages.0.participation": {"probability": 0.5}}, "quorum must be at least 2"),
@@ -51,38 +39,35 @@ ONE_PASS: Edits = SHUFFLED | {
         ({"silos.1.stages.0.sigma": 0.1}, "sigma of silo 'süd' is not the noise of its coins"),
         ({"stages.0.query.clip": 1.6}, "sigma of silo 'north' is not the noise of its coins"),
         ({"stages.0.channel.width": 1}, "do not fit the width"),
-        (
-            {"stages.0.channel.shuffler_key": SHUFFLER["server_key"]},
-            "different keys: a party that holds both",
-        ),
+        ({"stages.0.channel.shuffler_key": plans.SHUFFLER["server_key"]}, "different keys: a party that holds both"),
     ],
     ids=str,
 )
 def test_a_plan_that_would_not_keep_its_promise_is_refused(edits: Edits, says: str) -> None:
-    assert says in refusal(edited(SHUFFLED | edits))
+    assert says in refusal(edited(plans.SHUFFLED | edits))
 
 
 def test_full_and_one_pass_sampling_go_through_a_shuffler_and_phases_do_not() -> None:
-    assert [plan_of(edits).stages[0].sampling.name for edits in (SHUFFLED, ONE_PASS)] == ["full", "one-pass"]
+    assert [plan_of(edits).stages[0].sampling.name for edits in (plans.SHUFFLED, ONE_PASS)] == ["full", "one-pass"]
     phased = {
-        "stages": [phase(0, 5) | {key: SHUFFLED["stages"][0][key] for key in ("channel", "participation")}],
+        "stages": [phase(0, 5) | {key: plans.SHUFFLED["stages"][0][key] for key in ("channel", "participation")}],
         "silos": [shuffled_silo(0, batch=20), shuffled_silo(1, batch=30)],
-        "training.algorithm": LOCALIZED["training.algorithm"] | {"phases": [{"rounds": 5, "penalty": 0.1}]},
+        "training.algorithm": plans.LOCALIZED["training.algorithm"] | {"phases": [{"rounds": 5, "penalty": 0.1}]},
     }
     assert "full and one-pass sampling" in refusal(edited(phased))
 
 
 def test_a_survey_with_the_silos_own_noise_may_stand_beside_a_stage_through_the_shuffler() -> None:
-    assert [stage.channel.name for stage in plan_of(SURVEYED_AND_SHUFFLED).stages] == ["own-noise", "shuffler"]
+    assert [stage.channel.name for stage in plan_of(plans.SURVEYED_AND_SHUFFLED).stages] == ["own-noise", "shuffler"]
     assert "without correlated noise or a survey" in refusal(
-        edited(SURVEYED_AND_SHUFFLED | {"stages.0.channel": SHUFFLER})
+        edited(plans.SURVEYED_AND_SHUFFLED | {"stages.0.channel": plans.SHUFFLER})
     )
 
 
 def test_counts_fill_the_width_of_their_shares_to_the_last_one_and_no_further() -> None:
     """100 records of 6 levels and so many coins: 100 · 655 = 65,500 < 256² and 100 · 656 > it."""
     for coins, fits in ((649, True), (650, False)):
-        edits = SHUFFLED | {"stages.0.channel.coins": coins}
+        edits = plans.SHUFFLED | {"stages.0.channel.coins": coins}
         edits |= {f"silos.{i}.stages.0.sigma": coins_sigma((40, 60)[i], coins=coins) for i in range(2)}
         if fits:
             assert plan_of(edits).trust == "shuffler"
@@ -92,14 +77,14 @@ def test_counts_fill_the_width_of_their_shares_to_the_last_one_and_no_further() 
 
 @pytest.mark.parametrize("clip", [1e-300, 1e300])
 def test_noise_out_of_the_range_that_can_be_computed_with_is_refused(clip: float) -> None:
-    edits = SHUFFLED | {"stages.0.query.clip": clip}
+    edits = plans.SHUFFLED | {"stages.0.query.clip": clip}
     edits |= {f"silos.{i}.stages.0.sigma": coins_sigma((40, 60)[i], clip=clip) for i in range(2)}
     assert "too large or too small to compute with" in refusal(edited(edits))
 
 
 def test_more_blocks_than_a_message_can_number_are_refused() -> None:
     town = {"type": "categorical", "categories": [str(number) for number in range(9_400)]}
-    edits = SHUFFLED | {f"data.columns.town-{number}": town for number in range(7)}  # 65,800 weights
+    edits = plans.SHUFFLED | {f"data.columns.town-{number}": town for number in range(7)}  # 65,800 weights
     assert "more blocks of weights than a message can number" in refusal(edited(edits | {"stages.0.channel.block": 1}))
     assert plan_of(edits | {"stages.0.channel.block": 2}).dimension > 2**16
 
@@ -120,20 +105,20 @@ def test_more_blocks_than_a_message_can_number_are_refused() -> None:
 )
 def test_what_is_said_about_the_shuffler_is_checked_field_by_field(field: str, value: Any) -> None:
     path = f"stages.0.channel.{field}"
-    assert f"stages.0.channel.shuffler.{field}" in refusal(edited(SHUFFLED | {path: value}))
+    assert f"stages.0.channel.shuffler.{field}" in refusal(edited(plans.SHUFFLED | {path: value}))
 
 
-@pytest.mark.parametrize("field", [name for name in SHUFFLER if name not in ("name", "colluders")])
+@pytest.mark.parametrize("field", [name for name in plans.SHUFFLER if name not in ("name", "colluders")])
 def test_nothing_about_the_shuffler_but_its_colluders_has_a_default(field: str) -> None:
-    channel = {name: value for name, value in SHUFFLER.items() if name != field}
-    assert f"{field}: Field required" in refusal(edited(SHUFFLED | {"stages.0.channel": channel}))
+    channel = {name: value for name, value in plans.SHUFFLER.items() if name != field}
+    assert f"{field}: Field required" in refusal(edited(plans.SHUFFLED | {"stages.0.channel": channel}))
 
 
 # What travels
 
 
 def test_a_silo_s_numbers_are_a_count_per_weight_and_how_many_records_they_are_of() -> None:
-    plan = plan_of(SHUFFLED)
+    plan = plan_of(plans.SHUFFLED)
     assert CHANNEL.numbers(plan, plan.stages[0]) == plan.dimension + 1 == 6
 
 
@@ -146,7 +131,7 @@ def test_numbers_travel_in_blocks_each_cut_into_shares_of_one_length(numbers: in
 
 
 def test_an_honest_answer_is_no_longer_than_its_envelope() -> None:
-    plan = plan_of(SHUFFLED)
+    plan = plan_of(plans.SHUFFLED)
     assert CHANNEL.longest_answer(plan, plan.stages[0]) == CHANNEL.envelope_bytes(6)
     assert CHANNEL.least_answers() == 2
 
@@ -162,7 +147,7 @@ def test_a_silo_s_noise_is_that_of_its_coins_in_its_own_mean() -> None:
 
 
 def test_the_reliance_on_the_shuffler_and_on_others_noise_is_said() -> None:
-    plan = plan_of(SHUFFLED)
+    plan = plan_of(plans.SHUFFLED)
     said = " ".join(CHANNEL.reliance_words())
     assert "shuffler does not collude with the server" in said
     assert "At least 2 silos" in said
@@ -175,7 +160,7 @@ def test_the_reliance_on_the_shuffler_and_on_others_noise_is_said() -> None:
 
 def test_silos_that_differ_and_take_turns_are_not_covered_by_a_loss_bound() -> None:
     three: Edits = {
-        "stages": edited(SHUFFLED)["stages"],
+        "stages": edited(plans.SHUFFLED)["stages"],
         "silos": [shuffled_silo(0, weight=0.25), *(shuffled_silo(1, weight=0.375, name=name) for name in ("b", "c"))],
     }
     for silos, uncovered in ((2, True), (3, False), (None, False)):

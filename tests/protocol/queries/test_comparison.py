@@ -94,10 +94,3 @@ def test_a_request_with_models_outside_of_the_domain_or_with_no_finite_ruler_is_
         spoilt = fine.copy()
         spoilt[place] = value
         assert not query.accepts(plan, spoilt)
-
-
-def test_operators_are_told_how_many_models_and_that_differences_are_cut() -> None:
-    plan = plan_with("logistic")
-    told = Comparison(models=3, part="losses").reveals(plan, 1)
-    assert told.startswith("Once, 4 numbers: of 3 models that the server names")
-    assert "clipped" in told

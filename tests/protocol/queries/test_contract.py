@@ -170,3 +170,36 @@ def test_totals_of_parts_of_the_records_add_up_and_whoever_takes_no_part_counts_
     assert np.array_equal(whole, summed)
     alone = np.flatnonzero(chosen)
     assert np.array_equal(whole, total(query, plan, argument, records.take(alone), np.ones(len(alone))))
+
+
+WORDS = {
+    "gradient of huber, clip 1.5": "the average gradient of the huber loss, for predicting 'cost' from age, town, at "
+    "weights that the server chooses…Each record's gradient is clipped to norm 1.5",
+    "preconditioned huber": "at weights and along axes that the server chooses…, along the requested axes, is clipped",
+    "curvature": "the largest eigenvalue of the features' second-moment matrix…counts towards the silos' epsilon",
+    "means and logistic": "the means of age, town, …a budgeted survey…clipped to their largest norm",
+    "moments and logistic": "how age, town vary together, …a budgeted survey…clipped to norm 1",
+    "losses of logistic": "of 3 models that the server names…clipped losses…are clipped",
+    "evaluation of logistic, False": "how well a model that the server names predicts 'cost', …clipped losses…clipped",
+    "evaluation of logistic, True": "how well two models that the server names predict 'cost', …clipped losses",
+    "second moments and squared": "the average curvature…'cost' from age, town, …an interval…clipped to norm 1",
+    "statistics: all, and tables": "or none, of age, dose, …the cross tables of ill by ward, age by dose…schema",
+    "survival curve": "'age' ends in each of 3 parts, with and without 'ill'…a survival curve…Each record counts once",
+}
+"""Parts, in order, of what an operator reads of a query: what leaves, what for, and how a record is limited."""
+
+
+@every
+def test_an_operator_reads_how_often_how_many_numbers_leave(case: Case) -> None:
+    count = "one number" if isinstance(case.query, Curvature) else f"{case.query.length(case.plan)} numbers"
+    assert case.query.reveals(case.plan, 3).startswith(f"In each of 3 rounds, {count}: ")
+    assert not case.query.reveals(case.plan, 3).endswith(".")
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_an_operator_reads_what_leaves_what_for_and_how_a_record_is_limited(name: str) -> None:
+    query, plan = CASES[name].query, CASES[name].plan
+    said = f"{query.reveals(plan, 1)} {query.purpose} {query.limits(plan)}"
+    for part in WORDS[name].split("…"):
+        _, found, said = said.partition(part)
+        assert found, part

@@ -33,11 +33,3 @@ def test_it_is_no_mean_over_records_and_sums_up_every_feature() -> None:
     assert QUERY.record_norm(PLAN) is None
     assert QUERY.terms_summed(PLAN) == PLAN.data.width
     assert not QUERY.trains
-
-
-def test_an_operator_is_told_which_number_leaves_and_how_often() -> None:
-    number = "one number: the largest eigenvalue of the features' second-moment matrix"
-    assert QUERY.reveals(PLAN, 1) == f"Once, {number}"
-    assert QUERY.reveals(PLAN, 3) == f"In each of 3 rounds, {number}"
-    assert "counts towards the silos' epsilon" in QUERY.purpose
-    assert QUERY.limits(PLAN) == QUERY.uncovered(PLAN) == ""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.protocol import Evaluation, FloatArray, Plan, pack
+from ringfence.protocol import Evaluation, FloatArray, Plan
 from ringfence.protocol.losses import LOSSES
 from ringfence.protocol.queries.evaluation import CURVE, MARGIN, node_weights, path_signs
 from tests.protocol.plan_document import COUNTED, plan_of
@@ -112,12 +112,3 @@ def test_a_request_with_shares_above_one_or_below_none_or_with_no_finite_ruler_i
     spoilt = fine.copy()
     spoilt[-blocks:] = 1.01 / blocks
     assert not query.accepts(plan, spoilt)
-
-
-def test_operators_are_told_what_is_counted_and_that_losses_are_cut() -> None:
-    plan = plan_with("logistic")
-    told = Evaluation().reveals(plan, 2)
-    assert "In each of 2 rounds" in told
-    assert "'cost'" in told
-    assert "two models" in Evaluation(against=pack(np.zeros(1))).reveals(plan, 1)
-    assert "clipped" in Evaluation().limits(plan)

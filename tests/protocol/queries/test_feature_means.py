@@ -60,10 +60,3 @@ def test_a_request_is_refused_that_nobody_can_compute_with() -> None:
     for bad in ([1.0, -1.0], [0.0, math.nan], [0.0, math.inf], [2.0**101, 2.0**102]):
         with np.errstate(invalid="ignore"):
             assert not QUERY.accepts(plan, np.array(bad))
-
-
-def test_an_operator_reads_what_leaves_and_what_for() -> None:
-    plan = PLANS["logistic"]
-    assert "the means of" in QUERY.reveals(plan, 2)
-    assert "budgeted survey" in QUERY.purpose
-    assert "clipped to their largest norm" in QUERY.limits(plan)

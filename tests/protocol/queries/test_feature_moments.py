@@ -74,10 +74,3 @@ def test_a_request_is_refused_that_nobody_can_compute_with() -> None:
     ):
         with np.errstate(invalid="ignore"):
             assert not QUERY.accepts(plan, bad.packed())
-
-
-def test_an_operator_reads_what_leaves_and_what_for() -> None:
-    plan = PLANS["logistic"]
-    assert "vary together" in QUERY.reveals(plan, 2)
-    assert "budgeted survey" in QUERY.purpose
-    assert "clipped to norm 1" in QUERY.limits(plan)

@@ -77,25 +77,8 @@ def test_requests_carry_weights_that_lie_in_the_domain() -> None:
     assert not query.accepts(plan, np.full(5, np.nan))
 
 
-def test_an_operator_is_told_what_leaves_and_how_a_record_s_influence_is_limited() -> None:
-    plan, query = plan_of({}), Gradient(clip=1.5)
-    assert query.reveals(plan, 20) == (
-        "In each of 20 rounds, 5 numbers: the average gradient of the huber loss, for predicting 'cost' from age, "
-        "town, at weights that the server chooses"
-    )
-    assert query.limits(plan) == "Each record's gradient is clipped to norm 1.5"
-    assert query.purpose == "", "what it is for is training itself"
-    assert query.trains
-
-
 def test_cut_gradients_of_several_outputs_are_not_covered_by_loss_bounds() -> None:
     plan = plan_of(LOSSES["softmax"])
     assert Gradient(clip=0.3).uncovered(plan) == "clipped gradients of several outputs"
     assert Gradient(clip=100.0).uncovered(plan) == ""
     assert Gradient(clip=0.3).uncovered(plan_of({})) == ""
-
-
-def test_rounding_errors_grow_with_the_number_of_weights() -> None:
-    for loss in LOSSES.values():
-        plan = plan_of(loss)
-        assert Gradient(clip=1.0).terms_summed(plan) == plan.dimension

@@ -7,12 +7,7 @@ from ringfence.protocol import FloatArray, Gradient, Plan, PreconditionedGradien
 from ringfence.silo.queries import compute
 from ringfence.silo.records.records import Records
 from tests.protocol.plan_document import plan_of
-from tests.protocol.queries.neighbours import (
-    ROUNDING,
-    draw_setting,
-    farthest,
-    targets_of,
-)
+from tests.protocol.queries.neighbours import ROUNDING, draw_setting, farthest, targets_of
 from tests.protocol.queries.test_gradient import LOSSES
 
 QUERY = PreconditionedGradient()

@@ -118,13 +118,3 @@ def test_a_record_that_cannot_be_computed_with_counts_as_zero() -> None:
 def test_a_loss_without_curvature_is_not_asked_about_it() -> None:
     with pytest.raises(PlanError, match="huber loss has no second moments"):
         parse(edited(SECOND_MOMENTS_ONLY | {"training.loss": {"name": "huber", "threshold": 0.5}}))
-
-
-def test_an_operator_is_told_what_leaves_and_how_a_record_is_limited() -> None:
-    assert isinstance(QUERY, SecondMoments)
-    assert QUERY.length(NUMERIC) == 24
-    assert QUERY.reveals(NUMERIC, 3).startswith("In each of 3 rounds, 24 numbers: the average curvature")
-    assert "'cost' from age, town" in QUERY.reveals(NUMERIC, 3)
-    assert "interval" in QUERY.purpose
-    assert "clipped to norm 1" in QUERY.limits(NUMERIC)
-    assert not QUERY.trains

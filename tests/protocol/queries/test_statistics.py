@@ -141,11 +141,3 @@ def test_a_plan_about_columns_that_the_schema_does_not_read_or_bound_is_refused(
         plan_of(Statistics(columns=("shoe",)), 5)
     with pytest.raises(PlanError, match="needs public bounds of the column 'income'"):
         plan_of(Statistics(columns=("income", "ill"), cross=(("income", "ill"),)), 5)
-
-
-def test_an_operator_is_told_which_columns_and_tables() -> None:
-    plan = plan_of(ALL, 5)
-    told = ALL.reveals(plan, 1)
-    assert told.startswith(f"Once, {ALL.length(plan)} numbers: how many records have which value, or none, of age, ")
-    assert told.endswith("and the cross tables of ill by ward, age by dose")
-    assert "schema" in ALL.purpose

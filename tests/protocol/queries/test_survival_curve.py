@@ -21,10 +21,7 @@ def answer(times: list[float], events: list[int], plan: Plan = PLAN) -> np.ndarr
     assert isinstance(query, SurvivalCurve)
     column = plan.data.used["age"]
     offset, unit = column.scaling[0]
-    cells = {
-        "age": Reading((np.array(times) - offset) / unit, None),
-        "ill": Reading(np.array(events), None),
-    }
+    cells = {"age": Reading((np.array(times) - offset) / unit, None), "ill": Reading(np.array(events), None)}
     records = Records(PLAN.data, np.ones((len(times), PLAN.data.width)), np.zeros(len(times)), cells=cells)
     return compute(query, plan, np.zeros(0), records, np.ones(len(times)), len(times))
 

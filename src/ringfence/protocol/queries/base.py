@@ -4,9 +4,11 @@ A query is what a stage of a plan asks of records. `silo.queries` computes its a
 uses the answers. Most queries are a `MeanQuery`: the mean of one vector per record, from a set of known diameter.
 """
 
+import itertools
 import math
 from abc import abstractmethod
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from collections.abc import Hashable, Mapping
+from typing import ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Loss
@@ -17,6 +19,7 @@ from ringfence.protocol.schema.schema import Schema
 
 Unit: TypeAlias = Literal["record", "person"]
 PersonRule: TypeAlias = Literal["mean", "rows", "sum"]
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Facts(Protocol):
@@ -47,6 +50,12 @@ class Facts(Protocol):
 
     @property
     def rows_per_person(self) -> int | None: ...
+
+
+def slices_of(lengths: Mapping[Key, int], start: int = 0) -> dict[Key, slice]:
+    """Return the slice of each named block of a vector, of these lengths one after the other."""
+    ends = itertools.accumulate(lengths.values(), initial=start)
+    return {name: slice(*ends) for name, ends in zip(lengths, itertools.pairwise(ends), strict=True)}
 
 
 def rounds_phrase(rounds: int) -> str:

@@ -4,14 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.documents.messages import Vector
-from ringfence.protocol.queries.base import Facts, MeanQuery, rounds_phrase
+from ringfence.protocol.queries.base import Facts, MeanQuery, rounds_phrase, slices_of
 
 SCORE_LEVELS, RESIDUAL_LEVELS, TARGET_LEVELS = 4, 5, 6
 """Levels of the trees of scores (on each side of 0) or confidences, of errors, and of targets."""
@@ -137,23 +136,17 @@ class Evaluation(MeanQuery):
 
     def slices(self, facts: Facts) -> dict[str, slice]:
         """Return the slice of the evaluation's answer for each block."""
-        blocks = self.blocks(facts)
-        ends = accumulate(block.length for block in blocks)
-        return {block.name: slice(end - block.length, end) for block, end in zip(blocks, ends, strict=True)}
+        return slices_of({block.name: block.length for block in self.blocks(facts)})
 
     def read(self, facts: Facts, argument: FloatArray) -> EvaluationArgument:
         """Read the argument of an evaluation, which has the right length."""
         blocks = self.blocks(facts)
-        models = facts.dimension * (1 if self.against is None else 2)
-        ends = models + np.cumsum([0, *(block.bin_edges for block in blocks)])
-        bin_edges = {block.name: argument[ends[i] : ends[i + 1]] for i, block in enumerate(blocks)}
-        shares = {block.name: float(share) for block, share in zip(blocks, argument[ends[-1] :], strict=True)}
-        return EvaluationArgument(
-            argument[: facts.dimension],
-            None if self.against is None else argument[facts.dimension : models],
-            bin_edges,
-            shares,
-        )
+        models, edges, own = np.split(argument, [self._weights(facts), -len(blocks)])
+        weights, *against = np.split(models, len(models) // facts.dimension)
+        places = slices_of({block.name: block.bin_edges for block in blocks})
+        bin_edges = {name: edges[place] for name, place in places.items()}
+        shares = {block.name: float(share) for block, share in zip(blocks, own, strict=True)}
+        return EvaluationArgument(weights, against[0] if against else None, bin_edges, shares)
 
     def scale(self, facts: Facts, asked: EvaluationArgument) -> dict[str, float]:
         """Return the factor of each block of an evaluation: together they make the diameter 1."""
@@ -164,7 +157,11 @@ class Evaluation(MeanQuery):
     def argument_length(self, facts: Facts) -> int:
         """Return the weights of one or two models to evaluate, bin edges, and a share for each block."""
         blocks = self.blocks(facts)
-        return facts.dimension * (1 if self.against is None else 2) + sum(block.bin_edges + 1 for block in blocks)
+        return self._weights(facts) + sum(block.bin_edges + 1 for block in blocks)
+
+    def _weights(self, facts: Facts) -> int:
+        """Return how many weights the one or two models of an evaluation have."""
+        return facts.dimension * (1 if self.against is None else 2)
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
         """Tell whether models to evaluate are in the domain, and bin edges and shares are valid."""

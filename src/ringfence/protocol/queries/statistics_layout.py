@@ -5,7 +5,6 @@ category, of the values below a threshold on average, of a cell of a cross table
 same size.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.queries.base import slices_of
 from ringfence.protocol.schema.columns.categorical import OneOf
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.schema import Schema
@@ -37,14 +37,9 @@ class Categories:
     @property
     def cells(self) -> int:
         """The number of cells of a categorical column in the statistics' layout, with one for empty cells."""
-        return len(self.column.classes) + self.may_be_empty
+        return len(self.column.classes) + self.column.may_be_empty
 
     coarse = length = cells
-
-    @property
-    def may_be_empty(self) -> bool:
-        """Whether a categorical column of the statistics may have empty cells."""
-        return self.column.may_be_empty
 
     @property
     def weight(self) -> float:
@@ -91,19 +86,14 @@ class Tree:
         return self.leaves.bit_length() - 1
 
     @property
-    def may_be_empty(self) -> bool:
-        """Whether a numeric column of the statistics may have empty cells."""
-        return self.column.may_be_empty
-
-    @property
     def coarse(self) -> int:
         """The number of cells of a numeric column in a cross table of the statistics."""
-        return QUARTERS + self.may_be_empty
+        return QUARTERS + self.column.may_be_empty
 
     @property
     def length(self) -> int:
         """How many numbers of the statistics a column's tree takes."""
-        return self.leaves - 1 + (0 if self.column.is_unbounded else 2) + self.may_be_empty
+        return self.leaves - 1 + (0 if self.column.is_unbounded else 2) + self.column.may_be_empty
 
     @property
     def weight(self) -> float:
@@ -132,7 +122,7 @@ class Tree:
     @property
     def largest(self) -> float:
         """The most that a record adds to one number of a column's tree."""
-        return self.empty if self.may_be_empty else self.weight
+        return self.empty if self.column.may_be_empty else self.weight
 
     @property
     def squared_diameter(self) -> float:
@@ -228,5 +218,4 @@ class Layout:
     def slices(self) -> dict[str | tuple[str, str], slice]:
         """Return the slice of the statistics' answer for each column and each cross table."""
         keys: list[str | tuple[str, str]] = [*self.columns, *self.cross]
-        ends = itertools.accumulate(part.length for part in self.parts)
-        return {key: slice(end - part.length, end) for key, part, end in zip(keys, self.parts, ends, strict=True)}
+        return slices_of({key: part.length for key, part in zip(keys, self.parts, strict=True)})

@@ -40,7 +40,7 @@ def total(
         found.append(_in_units(_differences(counts[:-1])))
         if part.fine:
             found.append(exact_sums.column_sums(_within(part, records.cells[name], places[name]), rows / 2.0**_BITS))
-        if part.may_be_empty:
+        if part.column.may_be_empty:
             found.append(_in_units(counts[-1:]))
     for (a, b), table in layout.cross.items():
         first, second = (_coarse(layout.columns[name], places[name]) for name in (a, b))
@@ -68,7 +68,7 @@ def _scales(layout: Layout) -> Iterator[tuple[int, int, float]]:
         yield part.leaves - 1, 1, weight
         if part.fine:
             yield 2, 1, part.fine * weight
-        if part.may_be_empty:
+        if part.column.may_be_empty:
             yield 1, 1, part.empty / layout.unit
     for table in layout.cross.values():
         yield table.length, table.length, table.weight / layout.unit
