@@ -37,7 +37,10 @@ ADDED = 2**12
 
 
 def row_norms(rows: FloatArray) -> FloatArray:
-    """Return the norm of every row of an array, a function of that row alone: its neighbours do not change a bit."""
+    """Return the norm of every row of an array, a function of that row alone: its neighbours do not change a bit.
+
+    The relative error is at most (width + 3)·2⁻⁵⁴.
+    """
     rows, squares = np.ascontiguousarray(rows), np.zeros(len(rows))
     for some in pieces(rows.shape[1], ADDED):
         squares += np.einsum("ij,ij->i", rows[:, some], rows[:, some])

@@ -26,16 +26,8 @@ from ringfence.silo.ledger.history import Account
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.monitor import Monitor
 from ringfence.storage.decision_log import DecisionLog
+from ringfence.transport import serving
 from ringfence.transport.connections import Scope
-from ringfence.transport.serving import (
-    Service,
-    json_reply,
-    open_port,
-    read_body,
-    report_problem,
-    serve_application,
-    shows_token,
-)
 
 SMALL_REQUEST = 2**20
 """Requests up to this many bytes are always read; longer ones only if an approved plan needs them."""
@@ -58,7 +50,7 @@ _SENTENCES = {
 }
 
 
-class Agent(Service):
+class Agent(serving.Service):
     """The ASGI application. Callers must show the `token`, if there is one; all replies close the connection."""
 
     def __init__(self, gate: Gate, ledger: Ledger, token: str | None, monitor: Monitor) -> None:
@@ -77,7 +69,7 @@ class Agent(Service):
         # A browser that was led here under another name (DNS rebinding) says so in this header.
         if [value.rsplit(b":", 1)[0] for value in hosts] not in ([b"localhost"], [_LOOPBACK.encode()]):
             return 421
-        return 401 if self._token is not None and not shows_token(scope, self._token) else None
+        return 401 if self._token is not None and not serving.shows_token(scope, self._token) else None
 
     def _open_door(self) -> None:
         """Add the agent's routes: `/answer` for couriers, `/metrics` for Prometheus."""
@@ -88,7 +80,7 @@ class Agent(Service):
         @self.routes.post("/answer", openapi_extra={"requestBody": body})
         async def answer(request: Request) -> Response:
             """Answer a courier's request at the agent's door with a noisy update or a refusal."""
-            content = await read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
+            content = await serving.read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
             if isinstance(content, int):
                 return self.fixed(content)
             return await run_in_threadpool(self._decide, content, request.headers.get(HEAD_HEADER, ""))
@@ -128,19 +120,19 @@ class Agent(Service):
             self._report_rollback(given)
             answer = given.to_bytes()
         except Exception as problem:
-            report_problem(problem)
+            serving.report_problem(problem)
             refusal = Refusal(
                 plan=request.plan, round=request.round, silo=self._gate.silo, reason=RefusalReason.UNAVAILABLE
             )
             answer = refusal.to_bytes()
             self._monitor.note("refused", plan=request.plan, round=request.round, reason=refusal.reason.value)
-        return json_reply(200, answer)
+        return serving.json_reply(200, answer)
 
     def _report_rollback(self, answer: Answer) -> None:
         """Have the agent tell its operator, once, that the ledger was rolled back: the ledger cannot record it."""
         if isinstance(answer, Refusal) and answer.reason is RefusalReason.FORGOTTEN and not self._rollback_reported:
             self._rollback_reported = True
-            report_problem(
+            serving.report_problem(
                 LedgerDamagedError(
                     "This silo was shown its own signature under an entry that its ledger lacks: the ledger was "
                     "rolled back to an older copy, or another one is in use. Nothing more is released from it. Stop "
@@ -170,13 +162,13 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
         monitor = Monitor(ledger, log)
         gate = Gate(folder.current_records(ledger), ledger, folder.key(), note=monitor.note)
         token = None if port is None else folder.token()
-        listening = _listen_on_socket(folder) if port is None else open_port(_LOOPBACK, port, "door", SiloError)
+        listening = _listen_on_socket(folder) if port is None else serving.open_port(_LOOPBACK, port, "door", SiloError)
         with closing(listening):
             address = listening.getsockname()
             folder.tell_couriers(None if port is None else address[1])
             where = f"unix:{folder.socket_path}" if port is None else f"{_LOOPBACK}:{address[1]}"
             try:
-                serve_application(Agent(gate, ledger, token, monitor), listening, lambda: ready(where))
+                serving.serve_application(Agent(gate, ledger, token, monitor), listening, lambda: ready(where))
             finally:
                 if port is None:
                     folder.socket_path.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringfence.protocol import Logistic, Ordinal, Softmax, Squared, Survival
+from ringfence.protocol.arrays import row_norms
 from ringfence.silo.queries.gradient import clipped_mean, clipped_total
 from ringfence.silo.records import exact_sums
 from ringfence.silo.records.exact_sums import DOUBLE, SINGLE, Precision
@@ -62,7 +63,7 @@ def test_weights_of_any_size_are_cut_alike_so_that_a_hostile_request_makes_no_sc
 def test_sums_of_any_division_of_the_records_add_up_to_the_same() -> None:
     random = np.random.default_rng(1)
     rows = exact_sums.rounded_rows(random.normal(size=(5000, 3)))
-    up = exact_sums.exponents(exact_sums.norms(rows))
+    up = exact_sums.exponents(row_norms(rows))
     factors = np.ldexp(random.uniform(-2, 2, (5000, 2)), -up[:, None])
     terms = [
         (rows[part], factors[part], up[part])
@@ -86,14 +87,14 @@ def test_a_row_has_one_norm_alone_beside_others_and_however_it_lies_in_memory(wi
     """NumPy adds up a long row otherwise if it is alone, and the rows of an array that lies by columns."""
     random = np.random.default_rng(width)
     row = random.normal(size=width) * np.exp(3 * random.normal(size=width))
-    alone = exact_sums.norms(row[None])[0]
+    alone = row_norms(row[None])[0]
     for count in (2, 3, 17):
         for offset in range(4):
             room = np.empty(count * width + offset)[offset:].reshape(count, width)
             room[...] = random.normal(size=room.shape)
             room[count // 2] = row
-            assert exact_sums.norms(room)[count // 2] == alone
-            assert exact_sums.norms(np.asfortranarray(room))[count // 2] == alone
+            assert row_norms(room)[count // 2] == alone
+            assert row_norms(np.asfortranarray(room))[count // 2] == alone
     assert alone == pytest.approx(math.sqrt(math.fsum(row * row)), rel=(width + 3) * 2.0**-53)
 
 
@@ -193,7 +194,7 @@ def test_what_is_lost_is_less_than_a_thousandth_of_the_least_noise_that_a_plan_m
         (row, target, weights), clip = made(1, d=4, seed=seed), 0.3
         features, targets = np.repeat(row, 50, axis=0), np.repeat(target, 50)
         plain = clipped_mean(
-            Logistic(), clip, weights=0 * weights, features=features, norms=exact_sums.norms(features),
+            Logistic(), clip, weights=0 * weights, features=features, norms=row_norms(features),
             targets=targets, shares=np.full(50, 1 / 50),
         )  # fmt: skip
         lost = np.abs(answer(Logistic(), clip, 0 * weights, features, targets) - plain)
@@ -208,7 +209,7 @@ def test_rounded_rows_lie_on_a_grid_of_their_own_and_are_rounded_no_further(
 ) -> None:
     rounded = exact_sums.rounded_rows(np.array(rows), precision.row_bits)
     assert (rounded.astype(precision.dtype) == rounded).all()
-    units = np.ldexp(rounded, precision.bits - exact_sums.exponents(exact_sums.norms(rounded))[:, None])
+    units = np.ldexp(rounded, precision.bits - exact_sums.exponents(row_norms(rounded))[:, None])
     assert (units == np.trunc(units)).all()
     assert np.abs(units).max() <= 2.0**precision.bits
     for before, after in zip(np.clip(rows, -(2.0**100), 2.0**100), rounded, strict=True):
@@ -228,7 +229,7 @@ def test_a_row_that_is_cut_takes_no_step_more_than_one_that_fits(monkeypatch: py
 
         return counted
 
-    for name in ("norms", "exponents"):
+    for name in ("row_norms", "exponents"):
         monkeypatch.setattr(exact_sums, name, counting(name, getattr(exact_sums, name)))
     exact_sums.rounded_rows(np.ones((3, 2)))
     steps, taken[:] = list(taken), []

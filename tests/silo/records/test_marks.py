@@ -37,7 +37,7 @@ def joined(*tables: Table) -> Table:
 
 
 def is_mostly(new: Table, known: Table) -> bool:
-    return print_of(new).is_mostly(print_of(known).sketch())
+    return print_of(new).is_mostly(print_of(known))
 
 
 def words_of(content: dict[str, Cells]) -> NDArray[np.uint64]:

@@ -4,17 +4,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from ringfence.protocol import (
-    BaseChannel,
-    FloatArray,
-    NoisyUpdate,
-    OwnNoise,
-    Plan,
-    SealedUpdate,
-    ShufflerChannel,
-    SiloTerms,
-    Task,
-)
+from ringfence.protocol import BaseChannel, FloatArray, NoisyUpdate, OwnNoise, SealedUpdate, ShufflerChannel
+from ringfence.protocol.plan.plan import Plan, SiloTerms, Task
 from ringfence.silo.channels import own_noise, shuffler
 
 

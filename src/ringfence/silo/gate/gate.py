@@ -21,24 +21,11 @@ from ringfence.accounting.charges import cost, plan_events, task_event
 from ringfence.accounting.events import Event
 from ringfence.accounting.filters import used
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
-from ringfence.protocol import (
-    Answer,
-    FloatArray,
-    Guarantee,
-    Plan,
-    Refusal,
-    RefusalReason,
-    RoundRequest,
-    SignedHead,
-    SiloTerms,
-    Task,
-    against_words,
-    observers_of,
-    parse_answer,
-    unpack,
-)
+from ringfence.protocol import Answer, FloatArray, Plan, Refusal, RefusalReason, RoundRequest, SignedHead, SiloTerms
+from ringfence.protocol.documents.messages import parse_answer, unpack
 from ringfence.protocol.plan import checks
-from ringfence.protocol.plan.plan import task
+from ringfence.protocol.plan.guarantee import Guarantee, against_words, observers_of
+from ringfence.protocol.plan.plan import Task, task
 from ringfence.silo.channels import SENDERS
 from ringfence.silo.gate import mechanism, sampling
 from ringfence.silo.gate.limits import Limits, largest_round
@@ -69,11 +56,8 @@ class Gate:
         note: Note = unnoted,
     ) -> None:
         """Make the gate of a silo's records and ledger; `key` signs its answers and heads."""
-        self._records = records
-        self._ledger = ledger
-        self._key = key
-        self._limits = limits
-        self._note = note
+        self._records, self._ledger, self._key = records, ledger, key
+        self._limits, self._note = limits, note
         self._one_at_a_time = threading.Lock()
         self._memories: dict[tuple[str, int], object] = {}
         account = ledger.account()
@@ -105,7 +89,9 @@ class Gate:
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
         """Return the plan's privacy events; the gate's ApprovalError if it is unfit, or costs more than it claims."""
-        terms = self._own_terms(plan)
+        if mismatch := self._mismatch(plan):
+            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan: {mismatch}.")
+        terms = _terms(plan, self.silo)
         if unmet := checks.unmet(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
         if self._limits is not None and (
@@ -144,7 +130,7 @@ class Gate:
             return answer
 
     def _is_shown_to_have_forgotten(self, heads: Sequence[SignedHead]) -> bool:
-        """Tell whether heads in requests to the gate have ever shown that its ledger was rolled back."""
+        """Return whether heads in requests to the gate have ever shown that its ledger was rolled back."""
         self._has_forgotten = self._has_forgotten or any(
             self._heads.is_own(head) and self._ledger.has_forgotten(head.number, head.hash) for head in heads
         )
@@ -256,12 +242,6 @@ class Gate:
             return []
         return [Draft("refused", {"plan": request.plan, "round": request.round, "reason": reason.value})]
 
-    def _own_terms(self, plan: Plan) -> SiloTerms:
-        """Return this silo's terms in a plan; ApprovalError if the plan is not about the gate's records."""
-        if mismatch := self._mismatch(plan):
-            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan: {mismatch}.")
-        return _terms(plan, self.silo)
-
     def _mismatch(self, plan: Plan) -> str:
         """Return why the plan is not about the gate's records; empty if it is."""
         terms = plan.terms(self.silo)
@@ -320,13 +300,14 @@ class Gate:
         """Raise ApprovalError if all releases, running plans and this one would exceed the budget."""
         history = account.commitments({plan.digest(): events})
         observers = observers_of(plan.observers, account.observers)
+        filtered = ", where plans may be chosen by earlier answers" if account.answered else ""
         for limit in account.budget.limits:
             total = used(history, limit)
             if total > limit.epsilon:
                 raise ApprovalError(
                     f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
                     f"{total:.6g} at delta {limit.delta:.3g}{_named(limit, observers)}, more than its budget of "
-                    f"{limit.epsilon:.6g}{_FILTERED if account.answered else ''}. Ask for a plan with more noise or "
+                    f"{limit.epsilon:.6g}{filtered}. Ask for a plan with more noise or "
                     f"fewer rounds, end plans that are no longer needed{self._ending(account, plan)}, or grant a "
                     "larger budget."
                 )
@@ -336,9 +317,6 @@ class Gate:
         running = [digest[:12] for digest, p in account.plans.items() if not p.ended and digest != plan.digest()]
         path = shlex.quote(str(self._ledger.path))
         return f" (`ringfence ledger {path} --end PLAN`; running: {', '.join(running[:5])})" if running else ""
-
-
-_FILTERED = ", where plans may be chosen by earlier answers"
 
 
 def _terms(plan: Plan, silo: str) -> SiloTerms:

@@ -106,7 +106,7 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
                 case.be_chargeable()
                 case.return_to_settled()
         found, settled = case.found, case.settled
-        if not found.has_rows_of(settled):
+        if found.rows != settled.rows:
             raise RegistryError(
                 f"The rows of silo '{ledger.account().silo}' have changed since it was set up: there were "
                 f"{settled.records}, now there are {found.records}, and more than their order has changed. The silo "
@@ -257,7 +257,7 @@ class _Case:
         )
         self.registry.succeed([known for known in former if known.identity in self.registry.ledgers], account.identity)
 
-    def _note_change(self, before: Sketch | Fingerprint, reason: str) -> None:
+    def _note_change(self, before: Sketch, reason: str) -> None:
         """Record a new version of the data in the ledger, if plans divided records by position."""
         change = _data_change(before, self.found, reason)
 
@@ -369,7 +369,7 @@ def _former_ledger(known: RegisteredLedger) -> FormerLedger:
     return FormerLedger(ledger=known.identity, number=account.number, head=account.head, spent=spent)
 
 
-def _data_change(before: Sketch | Fingerprint, after: Fingerprint, reason: str) -> DataChange:
+def _data_change(before: Sketch, after: Fingerprint, reason: str) -> DataChange:
     """Return the entry of a change of the data; with persons, their number of rows is private."""
     if before.persons is None and after.persons is None:
         return _checked(DataChange, before=before.records, after=after.records, reason=reason)

@@ -124,14 +124,13 @@ class Registry(Closing):
 
     def hold(self, identity: str, path: Path, silo: str, found: Fingerprint, *, settled: bool) -> None:
         """Record in the registry that the ledger is that of this data; `settled` if a silo's operator confirmed it."""
-        sketch = found.sketch()
         body: dict[str, object] = {
-            "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,
-            "ordered": sketch.ordered, "rows": sketch.rows, "settled": settled,
+            "ledger": identity, "path": os.fspath(path), "silo": silo, "records": found.records,
+            "ordered": found.ordered, "rows": found.rows, "settled": settled,
         }  # fmt: skip
-        if sketch.persons is not None:
-            body["persons"] = sketch.persons
-        self._write(Draft("holds", body, sketch.to_bytes()))
+        if found.persons is not None:
+            body["persons"] = found.persons
+        self._write(Draft("holds", body, found.least.astype("<u8").tobytes()))
 
     def move(self, identity: str, path: Path) -> None:
         """Record in the registry that the ledger's file was moved."""

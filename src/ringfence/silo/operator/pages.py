@@ -17,16 +17,13 @@ MOST_ENTRIES = 500
 
 def entrance(silo: str, token_file: str, notice: str = "") -> Html:
     """Return the operator's page that asks for the token; without it, only the silo's name is shown."""
+    about = "notice where" if notice else "where"
     return together(
         tag("h1", f"Silo “{silo}”"),
         paragraph(notice, class_="note", role="status", id="notice") if notice else None,
         tag(
             "form",
-            tag("label", "Operator token", for_="token"),
-            tag(
-                "input", id="token", name="token", type="password", autocomplete="off", autofocus=True, required=True,
-                aria_describedby="notice where" if notice else "where",
-            ),
+            _field("token", "Operator token", type="password", autofocus=True, required=True, aria_describedby=about),
             tag("button", "Sign in", type="submit", class_="main"),
             method="post",
             action="/enter",
@@ -37,7 +34,7 @@ def entrance(silo: str, token_file: str, notice: str = "") -> Html:
             " in the silo's folder. Only the folder's owner can read it.",
             id="where",
         ),
-    )  # fmt: skip
+    )
 
 
 def problem(sentence: str) -> Html:
@@ -74,12 +71,10 @@ def plan(key: str, review: Review) -> Html:
             f"A plan {review.plan.aim}",
             paragraph("Run ", tag("code", review.plan.run), ", plan ", tag("code", digest)),
             outline(words),
-            tag(
-                "div",
+            _actions(
                 _approval(key, digest) if not review.objection else None,
                 _button(key, "refuse", "Refuse", plan=digest),
                 _button(key, "home", "Decide later"),
-                class_="actions",
             ),
         ),
     )
@@ -99,7 +94,7 @@ def ledger(key: str, entries: list[dict[str, Any]]) -> Html:
                 ["entry", "time (UTC)", "kind", "details"],
                 [(e["number"], _time(e["time"]), e["kind"], readable(describe_entry(e))) for e in shown],
             ),
-            tag("div", _button(key, "home", "Back"), class_="actions"),
+            _actions(_button(key, "home", "Back")),
         ),
     )
 
@@ -165,29 +160,19 @@ def _budget_form(key: str, budget: Budget) -> Html:
         ("delta", "Delta", f"{budget.delta:g}", True),
         ("anyone", "Epsilon without the shuffler", f"{anyone:g}" if len(budget.limits) > 1 else "", False),
     )
+    described = {"inputmode": "decimal", "aria_describedby": "about-budget"}
+    inputs = (
+        tag("div", _field(name, label, value=value, required=required, **described))
+        for name, label, value, required in fields
+    )
     return tag(
         "details",
         tag("summary", "Change the budget"),
         _form(
             key,
             "budget",
-            tag(
-                "div",
-                *(
-                    tag(
-                        "div",
-                        tag("label", label, for_=name),
-                        tag(
-                            "input", id=name, name=name, value=value, inputmode="decimal", autocomplete="off",
-                            required=required, aria_describedby="about-budget",
-                        ),
-                    )
-                    for name, label, value, required in fields
-                ),
-                class_="fields",
-            ),
-            tag("label", "Reason, for the ledger", for_="reason"),
-            tag("input", id="reason", name="reason", maxlength=LONGEST_NOTE, autocomplete="off", required=True),
+            tag("div", *inputs, class_="fields"),
+            _field("reason", "Reason, for the ledger", maxlength=LONGEST_NOTE, required=True),
             paragraph(
                 "The budget caps everything ever released from this data. If you lower it, every running plan pauses "
                 "until you approve it again. “Epsilon without the shuffler” applies to plans that trust one; leave it "
@@ -200,26 +185,24 @@ def _budget_form(key: str, budget: Budget) -> Html:
             ),
             tag("button", "Set the budget", type="submit", class_="main"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _waiting(key: str, waiting: PendingPlans) -> Html:
     """Return the section of the operator's page on plans that await a decision."""
-    rows: list[tuple[Value, ...]] = [
-        (found.run, found.aim, found.rounds, tag("code", digest[:12]), _button(key, "plan", "Review", plan=digest))
+    rows = [
+        (found.run, found.aim, found.rounds, _short(digest), _button(key, "plan", "Review", plan=digest))
         for digest, found in waiting.plans.items()
     ]
+    invalid = together(
+        paragraph("These files in the folder “plans” are not valid plans:"),
+        bullets(f"{name}: {why}" for name, why in waiting.unreadable.items()),
+    )
+    listed = table("No request is answered until you approve", ["run", "purpose", "rounds", "plan", "decision"], rows)
     return section(
         "Plans awaiting your decision",
-        table("No request is answered until you approve", ["run", "purpose", "rounds", "plan", "decision"], rows)
-        if rows
-        else paragraph("None."),
-        together(
-            paragraph("These files in the folder “plans” are not valid plans:"),
-            bullets(f"{name}: {why}" for name, why in waiting.unreadable.items()),
-        )
-        if waiting.unreadable
-        else None,
+        listed if rows else paragraph("None."),
+        invalid if waiting.unreadable else None,
         _form(
             key,
             "add",
@@ -232,22 +215,18 @@ def _waiting(key: str, waiting: PendingPlans) -> Html:
 
 def _running(key: str, plans: list[dict[str, Any]]) -> Html:
     """Return the section of the operator's page on running plans, with buttons to end them."""
-    rows: list[tuple[Value, ...]] = [
+    if not plans:
+        return section("Running plans", paragraph("None, so no request is answered."))
+    acts = (("end", "Finish"), ("revoke", "Revoke"))
+    rows = [
         (
-            tag("code", found["plan"][:12]),
+            _short(found["plan"]),
             f"{found['charged']} of {found['rounds']}",
             found["costs"][0]["epsilon"],
-            tag(
-                "div",
-                _button(key, "end", "Finish", plan=found["plan"]),
-                _button(key, "revoke", "Revoke", plan=found["plan"]),
-                class_="actions",
-            ),
+            _actions(*(_button(key, act, label, plan=found["plan"]) for act, label in acts)),
         )
         for found in plans
     ]
-    if not rows:
-        return section("Running plans", paragraph("None, so no request is answered."))
     return section(
         "Running plans",
         table("The agent answers these", ["plan", "rounds answered", "epsilon used", "decision"], rows),
@@ -255,7 +234,7 @@ def _running(key: str, plans: list[dict[str, Any]]) -> Html:
             "Finish stops new rounds and returns the unused reserve to the budget. Revoke also stops repeats of "
             "answers already given. Neither can recall what was sent.",
         ),
-        tag("div", _button(key, "stop", "Stop everything now", class_="danger"), class_="actions"),
+        _actions(_button(key, "stop", "Stop everything now", class_="danger")),
     )
 
 
@@ -263,24 +242,19 @@ def _ended(plans: list[dict[str, Any]]) -> Html | None:
     """Return the section of the operator's page on ended plans; None if there are none."""
     if not plans:
         return None
-    return section(
-        "Ended plans",
-        table(
-            "No request is answered any more",
-            ["plan", "state", "rounds answered", "epsilon", "delta", "last release (UTC)"],
-            [
-                (
-                    tag("code", found["plan"][:12]),
-                    found["state"],
-                    f"{found['charged']} of {found['rounds']}",
-                    found["costs"][0]["epsilon"],
-                    found["costs"][0]["delta"],
-                    _time(found["last_release"]),
-                )
-                for found in plans
-            ],
-        ),
-    )
+    header = ["plan", "state", "rounds answered", "epsilon", "delta", "last release (UTC)"]
+    rows = [
+        (
+            _short(found["plan"]),
+            found["state"],
+            f"{found['charged']} of {found['rounds']}",
+            found["costs"][0]["epsilon"],
+            found["costs"][0]["delta"],
+            _time(found["last_release"]),
+        )
+        for found in plans
+    ]
+    return section("Ended plans", table("No request is answered any more", header, rows))
 
 
 def _approval(key: str, digest: str) -> Html:
@@ -288,9 +262,8 @@ def _approval(key: str, digest: str) -> Html:
     return _form(
         key,
         "approve",
-        tag("input", type="hidden", name="plan", value=digest),
-        tag("label", "Note for the ledger (optional)", for_="note"),
-        tag("input", id="note", name="note", maxlength=LONGEST_NOTE, autocomplete="off"),
+        _hidden("plan", digest),
+        _field("note", "Note for the ledger (optional)", maxlength=LONGEST_NOTE),
         tag("button", "Approve", type="submit", class_="main"),
         class_="decision",
     )
@@ -301,7 +274,7 @@ def _button(key: str, act: str, label: str, *, class_: str | None = None, plan: 
     return _form(
         key,
         act,
-        tag("input", type="hidden", name="plan", value=plan) if plan else None,
+        _hidden("plan", plan) if plan else None,
         # Several buttons say the same: to a screen reader, each also names its plan.
         tag("button", label, type="submit", class_=class_, aria_label=f"{label} plan {plan[:12]}" if plan else None),
     )
@@ -309,8 +282,28 @@ def _button(key: str, act: str, label: str, *, class_: str | None = None, plan: 
 
 def _form(key: str, act: str, *content: Html | None, class_: str | None = None) -> Html:
     """Return a form of the operator's page that sends the session's key and its fields to the act."""
-    hidden = tag("input", type="hidden", name="key", value=key)
-    return tag("form", hidden, *content, method="post", action=f"/{act}", class_=class_)
+    return tag("form", _hidden("key", key), *content, method="post", action=f"/{act}", class_=class_)
+
+
+def _hidden(name: str, value: str) -> Html:
+    """Return a field that a form of the operator's page sends without showing it."""
+    return tag("input", type="hidden", name=name, value=value)
+
+
+def _field(name: str, label: str, **attributes: Value | bool) -> Html:
+    """Return a labelled text field of the operator's page."""
+    field = tag("input", id=name, name=name, **attributes, autocomplete="off")
+    return together(tag("label", label, for_=name), field)
+
+
+def _actions(*buttons: Html | None) -> Html:
+    """Return buttons of the operator's page side by side."""
+    return tag("div", *buttons, class_="actions")
+
+
+def _short(digest: str) -> Html:
+    """Return the first characters of a plan's digest, for tables on the operator's page."""
+    return tag("code", digest[:12])
 
 
 def _time(time: str) -> str:

@@ -11,17 +11,8 @@ from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.events import in_version
 from ringfence.accounting.filters import left
 from ringfence.errors import AccountingError, visible
-from ringfence.protocol import (
-    Effort,
-    Guarantee,
-    Plan,
-    PublicKeys,
-    SiloTerms,
-    against_words,
-    claimed_against,
-    observers_of,
-)
-from ringfence.protocol.plan.guarantee import against
+from ringfence.protocol import Effort, Guarantee, Plan, PublicKeys, SiloTerms
+from ringfence.protocol.plan.guarantee import against, against_words, claimed_against, observers_of
 from ringfence.protocol.plan.plan import fewest_colluders
 from ringfence.protocol.plan.prospects import noise_in_weights, weight_of, weighting
 from ringfence.silo.gate.limits import effort_words, largest_round

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ringfence.protocol import Comparison, FloatArray, Plan
-from ringfence.protocol.arrays import TINY
+from ringfence.protocol.arrays import TINY, row_norms
 from ringfence.protocol.losses.targets import values_of
 from ringfence.protocol.queries.comparison import SIZE_LEVELS
 from ringfence.protocol.queries.evaluation import CURVE
@@ -27,13 +27,13 @@ def terms(query: Comparison, plan: Plan, argument: FloatArray, records: Records)
 
 def _sizes(differences: FloatArray, edges: FloatArray) -> FloatArray:
     """Return the comparison's tree terms of the norm of each record's differences; NaN counts as the largest."""
-    leaf = leaf_of(edges, exact_sums.norms(differences))
+    leaf = leaf_of(edges, row_norms(differences))
     return tree_terms(SIZE_LEVELS, np.zeros(len(leaf), dtype=np.int64), 1, leaf)
 
 
 def _losses(differences: FloatArray, clip: FloatArray) -> FloatArray:
     """Return each record's differences of losses in units of the clipping norm, clipped to 1, and the squared norm."""
     inside = differences / max(float(clip[0]), TINY)
-    inside /= np.maximum(exact_sums.norms(inside), 1.0)[:, None]
+    inside /= np.maximum(row_norms(inside), 1.0)[:, None]
     squares = np.sum(inside * inside, axis=1, keepdims=True)
     return np.concatenate([inside, CURVE * squares], axis=1)

@@ -8,20 +8,9 @@ from numpy.typing import NDArray
 from ringfence.protocol import Evaluation, FloatArray, Loss, Plan
 from ringfence.protocol.arrays import TINY, without_negligible
 from ringfence.protocol.losses.targets import shifted, split_targets, values_of
-from ringfence.protocol.queries.evaluation import (
-    CURVE,
-    MARGIN,
-    MOST_CONFUSED,
-    RESIDUAL_LEVELS,
-    SCORE_LEVELS,
-    TARGET_LEVELS,
-    node_weights,
-    number_blocks,
-    path_signs,
-    target_block,
-)
+from ringfence.protocol.queries import evaluation as blocks
 from ringfence.silo.records import exact_sums
-from ringfence.silo.records.records import Records
+from ringfence.silo.records.records import Records, exact_product
 
 Terms = dict[str, FloatArray]
 BinEdges = Mapping[str, FloatArray]
@@ -52,10 +41,7 @@ def terms(query: Evaluation, plan: Plan, argument: FloatArray, records: Records)
 
 def scores_of(plan: Plan, weights: FloatArray, records: Records) -> FloatArray:
     """Return the records' scores, without offsets; each is a function of its record alone, to the last bit."""
-    limbs = exact_sums.limbs(plan.loss.matrix(without_negligible(weights), plan.data.width))
-    products, outputs = records.block() @ limbs, limbs.shape[1] // 2
-    scores: FloatArray = products[:, :outputs] + products[:, outputs:]
-    return scores
+    return exact_product(records.block(), plan.loss.matrix(without_negligible(weights), plan.data.width))
 
 
 def leaf_of(edges: FloatArray, values: FloatArray) -> NDArray[np.int64]:
@@ -65,7 +51,7 @@ def leaf_of(edges: FloatArray, values: FloatArray) -> NDArray[np.int64]:
 
 def tree_terms(levels: int, group: NDArray[np.int64], groups: int, leaf: NDArray[np.int64]) -> FloatArray:
     """Return an evaluation's weighted signs of the nodes above each record's leaf, in its group, and 0 elsewhere."""
-    paths = path_signs(levels) * node_weights(levels)
+    paths = blocks.path_signs(levels) * blocks.node_weights(levels)
     result = np.zeros((len(leaf), groups, paths.shape[1]))
     result[np.arange(len(leaf)), group] = paths[leaf]
     return result.reshape(len(leaf), -1)
@@ -78,18 +64,18 @@ def _clipped(values: FloatArray, cap: FloatArray) -> FloatArray:
 
 def _squared_beside(values: FloatArray) -> FloatArray:
     """Return an evaluation's numbers in ±1 beside their squares."""
-    return np.stack([values, CURVE * values**2], axis=1)
+    return np.stack([values, blocks.CURVE * values**2], axis=1)
 
 
 def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
     """Return the evaluation's terms for a target with two labels."""
-    score, predicted = scores[:, 0], loss.predictions(scores)
+    score, predicted, signs = scores[:, 0], loss.predictions(scores), np.sign(targets)
     positive, above = (targets > 0).astype(np.int64), (predicted > 0).astype(np.int64)
     edges = np.split(bin_edges["scores"], 2)
     leaf = np.where(above, *(leaf_of(side, np.abs(score)) for side in edges[::-1]))
     terms = {
-        "confusion": np.stack([predicted * np.sign(targets), MARGIN * np.sign(targets), MARGIN * predicted], axis=1),
-        "scores": tree_terms(SCORE_LEVELS, 2 * positive + above, 4, leaf),
+        "confusion": np.stack([predicted * signs, blocks.MARGIN * signs, blocks.MARGIN * predicted], axis=1),
+        "scores": tree_terms(blocks.SCORE_LEVELS, 2 * positive + above, 4, leaf),
     }
     if loss.is_log_loss:
         probability = 0.5 * (1 + np.tanh(0.5 * score))
@@ -103,7 +89,7 @@ def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: 
     probabilities = loss.probabilities(scores)
     right = (predicted == own).astype(np.int64)
     classes, numbers = loss.categories, np.arange(len(own))
-    confused = classes <= MOST_CONFUSED
+    confused = classes <= blocks.MOST_CONFUSED
     cells = np.zeros((len(own), classes ** (2 if confused else 1)))
     cells[numbers, own * classes + predicted if confused else own] = 1.0
     leaf = leaf_of(bin_edges["confidence"], probabilities.max(axis=1))
@@ -112,7 +98,7 @@ def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: 
     return {
         "correct": 2.0 * right[:, None] - 1,
         "cells": cells,
-        "confidence": tree_terms(SCORE_LEVELS, right, 2, leaf),
+        "confidence": tree_terms(blocks.SCORE_LEVELS, right, 2, leaf),
         "brier": np.minimum(np.sum(off**2, axis=1, keepdims=True) / 2, 1.0),
     }
 
@@ -126,9 +112,9 @@ def _of_several_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, bin
     """Return the evaluation's terms for several numeric targets."""
     predicted, terms = loss.predictions(scores), Terms()
     for place in range(loss.outputs):
-        own = {block.name: bin_edges[target_block(block.name, place)] for block in number_blocks()}
+        own = {block.name: bin_edges[blocks.target_block(block.name, place)] for block in blocks.number_blocks()}
         found = _of_number(predicted[:, place], targets[:, place], own)
-        terms |= {target_block(name, place): values for name, values in found.items()}
+        terms |= {blocks.target_block(name, place): values for name, values in found.items()}
     return terms
 
 
@@ -139,10 +125,10 @@ def _of_number(predicted: FloatArray, targets: FloatArray, bin_edges: BinEdges) 
     centre, reach = bin_edges["target"]
     return {
         "below": np.where(targets <= predicted, 1.0, -1.0)[:, None],
-        "residuals": tree_terms(RESIDUAL_LEVELS, everybody, 1, leaf_of(bin_edges["residuals"], error)),
+        "residuals": tree_terms(blocks.RESIDUAL_LEVELS, everybody, 1, leaf_of(bin_edges["residuals"], error)),
         "squared": _clipped(error, bin_edges["squared"])[:, None] ** 2,
         "absolute": _clipped(error, bin_edges["absolute"])[:, None],
-        "targets": tree_terms(TARGET_LEVELS, everybody, 1, leaf_of(bin_edges["targets"], targets)),
+        "targets": tree_terms(blocks.TARGET_LEVELS, everybody, 1, leaf_of(bin_edges["targets"], targets)),
         "target": _squared_beside(_clipped(targets - centre, np.array([reach]))),
     }
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ringfence.protocol import FloatArray, Gradient, Plan
-from ringfence.protocol.arrays import TINY, namespace, without_negligible
+from ringfence.protocol.arrays import TINY, namespace, row_norms, without_negligible
 from ringfence.protocol.losses.targets import Derivable, residuals_of
 from ringfence.silo.records import exact_sums
 from ringfence.silo.records.persons import Persons
@@ -119,7 +119,7 @@ def summed_total(
             terms = np.moveaxis(collected, 1, 0)
         counts = np.trunc(np.where(np.isfinite(terms), terms, 0.0)).astype(np.int64)
         sums = persons.sums(counts.reshape(len(counts), -1), part) / one
-        fits = np.minimum(1.0, kept / np.maximum(exact_sums.norms(sums), TINY)) * chosen[part]
+        fits = np.minimum(1.0, kept / np.maximum(row_norms(sums), TINY)) * chosen[part]
         total = total + np.trunc(sums * fits[:, None] * one).astype(np.int64).sum(axis=0).astype(object)
     result: exact_sums.Counts = total << (exact_sums.UNIT - exact_sums.ROW_BITS)
     if loss.spare > 1:

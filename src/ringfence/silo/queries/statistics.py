@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.errors import RecordsError
 from ringfence.protocol import FloatArray, Plan, Statistics
 from ringfence.protocol.queries.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Layout, Tree
 from ringfence.protocol.schema.columns.base import Reading
@@ -24,13 +23,9 @@ def total(
     query: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
     """Add up the layout's numbers over rows, in the order of `_scales`."""
-    if records.cells is None:
-        raise RecordsError(
-            "Statistics need a table's cells, but these records were not read from a table: give their file."
-        )
-    layout = query.layout(plan)
+    cells, layout = records.table_cells("Statistics need"), query.layout(plan)
     rows = _weights(records, chosen)
-    places = {name: _places(part, records.cells[name]) for name, part in layout.columns.items()}
+    places = {name: _places(part, cells[name]) for name, part in layout.columns.items()}
     found: list[exact_sums.Counts] = []
     for name, part in layout.columns.items():
         counts = _counts(places[name], rows, part.coarse if isinstance(part, Categories) else part.leaves + 1)
@@ -39,7 +34,7 @@ def total(
             continue
         found.append(_in_units(_differences(counts[:-1])))
         if part.fine:
-            found.append(exact_sums.column_sums(_within(part, records.cells[name], places[name]), rows / 2.0**_BITS))
+            found.append(exact_sums.column_sums(_within(part, cells[name], places[name]), rows / 2.0**_BITS))
         if part.column.may_be_empty:
             found.append(_in_units(counts[-1:]))
     for (a, b), table in layout.cross.items():

@@ -2,22 +2,18 @@
 
 import numpy as np
 
-from ringfence.errors import RecordsError
 from ringfence.protocol import FloatArray, Plan, SurvivalCurve
 from ringfence.silo.records.records import Records
 
 
 def terms(query: SurvivalCurve, plan: Plan, argument: FloatArray, records: Records) -> FloatArray:
     """Return a 1 for every record's interval and event, and 0 elsewhere."""
-    if records.cells is None:
-        raise RecordsError(
-            "A survival curve needs a table's cells, but these records were not read from a table: give their file."
-        )
-    column, times = plan.data.used[query.time], records.cells[query.time].values
+    cells = records.table_cells("A survival curve needs")
+    column, times = plan.data.used[query.time], cells[query.time].values
     (offset, unit), (_, longest, _) = column.scaling[0], column.limits[0]
     # The same rounding as a cell's, so that a time on a cut stays before it.
     *edges, end = ((np.array([*query.cuts, longest]) - offset) / unit).astype(times.dtype)
-    cell = 2 * np.searchsorted(edges, times, side="left") + records.cells[query.event].values.astype(np.int64)
+    cell = 2 * np.searchsorted(edges, times, side="left") + cells[query.event].values.astype(np.int64)
     cell[times >= end] = 2 * len(edges)
     result: FloatArray = np.eye(query.length(plan))[cell]
     return result

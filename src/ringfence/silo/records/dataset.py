@@ -2,16 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ringfence.protocol import Schema
-from ringfence.protocol.schema.blocks import Readings
 from ringfence.protocol.schema.encoding import clamped_parts
 from ringfence.protocol.schema.roles import Roles
 from ringfence.protocol.schema.schema import TableColumns
-from ringfence.silo.records.marks import RowMarks
-from ringfence.silo.records.reading import read_rows
+from ringfence.silo.records.reading import TableRows, read_rows
 from ringfence.silo.records.records import Records
 from ringfence.silo.records.storage import IN_MEMORY, Keeping, Unpicklable
 
@@ -30,23 +25,13 @@ class DataSet(Unpicklable):
     their registered order; `version` is the ledger's version of the data set when they were compared.
     """
 
-    __slots__ = ("_columns", "_encoded", "_keeping", "_of_row", "_readings", "marks", "version", "were_moved")
+    __slots__ = ("_columns", "_encoded", "_keeping", "_rows", "marks", "version", "were_moved")
 
-    def __init__(
-        self,
-        columns: TableColumns,
-        readings: Readings,
-        marks: RowMarks,
-        of_row: NDArray[np.int64] | None = None,
-        keeping: Keeping = IN_MEMORY,
-    ) -> None:
+    def __init__(self, columns: TableColumns, rows: TableRows, keeping: Keeping) -> None:
         """Keep all columns of a silo's data set, to be encoded by any plan's schema."""
-        self._columns = columns
-        self._of_row = of_row
-        self._readings = readings
-        self._keeping = keeping
+        self._columns, self._rows, self._keeping = columns, rows, keeping
         self._encoded: dict[str, Records] = {}
-        self.marks = marks
+        self.marks = rows.marks
         self.were_moved = False
         self.version: int | None = None
 
@@ -61,7 +46,7 @@ class DataSet(Unpicklable):
 
     def __repr__(self) -> str:
         """Describe the data set without its values."""
-        unit = "records" if self._of_row is None else "persons"
+        unit = "records" if self.marks.persons is None else "persons"
         return f"<{len(self)} {unit} of {len(self._columns.used)} columns, values hidden>"
 
     def difference(self, schema: Schema) -> str:
@@ -70,7 +55,7 @@ class DataSet(Unpicklable):
 
     def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
         """Return which rows of the data set have a clamped offset, exposure, weight or time: for the operator only."""
-        return clamped_parts(roles, target, self._readings)
+        return clamped_parts(roles, target, self._rows.readings)
 
     def encoded(self, schema: Schema) -> Records:
         """Return the data set's records encoded by that schema, which must not differ."""
@@ -78,11 +63,10 @@ class DataSet(Unpicklable):
         if name not in self._encoded:
             while len(self._encoded) >= _KEPT or sum(own.features.nbytes for own in self._encoded.values()) > _MOST:
                 del self._encoded[next(iter(self._encoded))]
-            self._encoded[name] = Records.of_cells(schema, self._readings, self.marks, self._of_row, self._keeping)
+            self._encoded[name] = Records.of_cells(schema, *self._rows, self._keeping)
         return self._encoded[name]
 
 
 def load_data_set(path: Path, columns: TableColumns, keeping: Keeping = IN_MEMORY) -> DataSet:
     """Read a whole data set by its public schema; RecordsError names row and column of a cell that does not fit."""
-    rows = read_rows(path, columns, keeping)
-    return DataSet(columns, rows.readings, rows.marks, rows.of_row, keeping)
+    return DataSet(columns, read_rows(path, columns, keeping), keeping)

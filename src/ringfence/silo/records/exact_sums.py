@@ -4,11 +4,12 @@ Every term is a whole multiple of one unit, and no partial sum reaches 2⁵³ un
 arithmetic in doubles. `docs/proofs.md`, section Arithmetic, has the lemmas.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,12 @@ def slack(terms: int) -> float:
     return (terms + 16) * 2.0**-52
 
 
-def norms(rows: FloatArray) -> FloatArray:
-    """Return every row's norm, to a relative error of (width + 3)·2⁻⁵⁴."""
-    return row_norms(rows)
-
-
 def rounded_rows(rows: FloatArray, bits: int = ROW_BITS) -> FloatArray:
     """Return the rows, each rounded to the nearest multiple of 2^−bits times the power of two above its norm."""
     result = np.array(rows, dtype=np.float64, order="C")
     # Always: a server chooses axes, and the time would reveal whether any record is long along them.
     np.clip(result, -(2.0**_RANGE), 2.0**_RANGE, out=result)
-    places = bits - exponents(norms(result))
+    places = bits - exponents(row_norms(result))
     result *= np.ldexp(1.0, places)[:, None]
     np.rint(result, out=result)
     result *= np.ldexp(1.0, -places)[:, None]
@@ -163,17 +159,8 @@ def blas_threads() -> int:
 
 def sum_in_threads(tasks: Sequence[Callable[[], Counts]]) -> Counts:
     """Return the sum of the tasks' totals, computed on as many threads as matrix products have."""
-    workers = 1 if len(tasks) == 1 else min(blas_threads(), len(tasks))
-    if workers == 1:
-        return add_totals(task() for task in tasks)
-    with _blas().limit(limits=1), ThreadPoolExecutor(workers) as pool:
-        return add_totals(pool.map(lambda task: copy_context().run(task), tasks))
-
-
-def add_totals(totals: Iterable[Counts]) -> Counts:
-    """Return the sum of totals, each added as soon as it is there."""
-    rest = iter(totals)
-    total = next(rest)
-    for other in rest:
-        total = total + other
-    return total
+    threads = 1 if len(tasks) == 1 else min(blas_threads(), len(tasks))
+    if threads == 1:
+        return reduce(operator.add, (task() for task in tasks))
+    with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
+        return reduce(operator.add, pool.map(lambda task: copy_context().run(task), tasks))

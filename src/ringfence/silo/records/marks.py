@@ -67,16 +67,12 @@ class RowMarks(Unpicklable):
         in_order = np.sort(self._marks.view(f"S{width}"))
         differs = np.ones(len(self) + 1, dtype=bool)
         differs[1:-1] = in_order[1:] != in_order[:-1]
-        once = in_order[differs[1:] & differs[:-1]].tobytes()
-        marks = (once[at : at + width] for at in range(0, len(once), width))
+        alone = in_order[differs[1:] & differs[:-1]].tobytes()
+        marks = (alone[at : at + width] for at in range(0, len(alone), width))
         keyed = b"".join(hashlib.blake2b(mark, digest_size=8, key=key).digest() for mark in marks)
-        return Fingerprint(
-            records=len(self),
-            ordered=_keyed(key, b"ordered", self._marks.tobytes()),
-            rows=_keyed(key, b"rows", in_order.tobytes()),
-            once=np.sort(np.frombuffer(keyed, dtype="<u8")),
-            persons=self.persons,
-        )
+        once = np.sort(np.frombuffer(keyed, dtype="<u8"))
+        ordered, rows = _keyed(key, b"ordered", self._marks.tobytes()), _keyed(key, b"rows", in_order.tobytes())
+        return Fingerprint(len(self), ordered, rows, once[:SKETCH], self.persons, once)
 
 
 class RowWords:
@@ -125,34 +121,18 @@ class Sketch:
     ordered: str
     rows: str
     least: NDArray[np.uint64]
-    persons: int | None = None
-
-    def to_bytes(self) -> bytes:
-        """Return the sketch's least keyed marks, to be stored."""
-        return self.least.astype("<u8").tobytes()
+    persons: int | None
 
 
 @dataclass(frozen=True, repr=False)
-class Fingerprint(Unpicklable):
-    """A data set as it is now. `once` has the keyed marks, sorted, of the rows that occur once in it."""
+class Fingerprint(Unpicklable, Sketch):
+    """A data set as it is now: its sketch, and the keyed marks, sorted, of all rows that occur `once` in it."""
 
-    records: int
-    ordered: str
-    rows: str
     once: NDArray[np.uint64]
-    persons: int | None = None
 
     def has_order_of(self, known: Sketch) -> bool:
         """Tell whether the fingerprint is of the known rows, in the same order."""
         return self.ordered == known.ordered
-
-    def has_rows_of(self, known: Sketch) -> bool:
-        """Tell whether the fingerprint is of the known rows, in any order."""
-        return self.rows == known.rows
-
-    def sketch(self) -> Sketch:
-        """Return what the registry keeps of the data's fingerprint."""
-        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH], self.persons)
 
     def is_mostly(self, known: Sketch) -> bool:
         """Tell whether this is data that was seen before: all its rows, or so many that it cannot be by chance.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol import Axes, FloatArray, Plan, Schema
-from ringfence.protocol.arrays import TINY, pieces
+from ringfence.protocol.arrays import TINY, pieces, row_norms
 from ringfence.protocol.plan.effort import LEAST_AT_ONCE, PART, at_once
 from ringfence.protocol.schema.blocks import Readings
 from ringfence.protocol.schema.encoding import features_of, require_within, target_of
@@ -91,7 +91,7 @@ class Records(Unpicklable):
             rows = features_at(part if order is None else order[part])
             rounded = exact_sums.rounded_rows(rows, self.precision.row_bits)
             self.features[part] = rounded
-            self.norms[part] = exact_sums.norms(rounded)
+            self.norms[part] = row_norms(rounded)
 
     def __len__(self) -> int:
         """Return the number of records, or of persons."""
@@ -133,6 +133,14 @@ class Records(Unpicklable):
         """Describe the encoded records without their values."""
         unit = "records" if self.persons is None else "persons"
         return f"<{len(self)} {unit} of {self.schema.width} features, values hidden>"
+
+    def table_cells(self, purpose: str) -> Readings:
+        """Return the cells that the records were made from; RecordsError if they were computed."""
+        if self.cells is None:
+            raise RecordsError(
+                f"{purpose} a table's cells, but these records were not read from a table: give their file."
+            )
+        return self.cells
 
     def block(self, rows: slice = slice(None)) -> FloatArray:
         """Return the features of some rows of the records, in double precision."""
@@ -200,19 +208,16 @@ class Records(Unpicklable):
 
     def take(self, chosen: NDArray[np.int64]) -> "Records":
         """Return the chosen records, as part of the same data set."""
-        keeping = Keeping(self.precision)
-        if self.persons is None:
-            taken = _rows_of(self.cells, chosen)
-            return Records(
-                self.schema, self.features[chosen], self.targets[chosen], self.marks, cells=taken, keeping=keeping
-            )
-        places = np.full(len(self), -1)
-        places[chosen] = np.arange(len(chosen))
-        of_row = places[self.persons.of_row]
-        rows = of_row >= 0
-        taken = _rows_of(self.cells, rows)
-        features, targets = self.features[rows], self.targets[rows]
-        return Records(self.schema, features, targets, self.marks, of_row[rows], taken, keeping)
+        rows: NDArray[Any] = chosen
+        of_row: NDArray[np.int64] | None = None
+        if self.persons is not None:
+            places = np.full(len(self), -1)
+            places[chosen] = np.arange(len(chosen))
+            of_row = places[self.persons.of_row]
+            rows = of_row >= 0
+            of_row = of_row[rows]
+        features, targets, cells = self.features[rows], self.targets[rows], _rows_of(self.cells, rows)
+        return Records(self.schema, features, targets, self.marks, of_row, cells, Keeping(self.precision))
 
     def difference(self, schema: Schema) -> str:
         """Return why a plan with that schema does not fit these records; empty if it does."""
@@ -238,7 +243,7 @@ def load_records(source: Source, schema: Schema) -> Records:
         require_within(schema, rows.readings)
     except RecordsError as refused:
         raise RecordsError(f"{name_of(source)}: {refused}") from None
-    return Records.of_cells(schema, rows.readings, rows.marks, rows.of_row)
+    return Records.of_cells(schema, *rows)
 
 
 def exact_product(rows: FloatArray, columns: FloatArray) -> FloatArray:
@@ -255,10 +260,6 @@ def _rows_of(cells: Readings | None, rows: NDArray[Any] | slice) -> Readings | N
 
 def _doubles(cells: Readings, rows: NDArray[Any] | slice) -> Readings:
     """Return some rows of the records' cells, numbers as doubles, for their features alone."""
-
-    def doubles(values: NDArray[Any]) -> NDArray[Any]:
-        """Return the records' numbers as doubles, and other values as they are."""
-        return values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values
-
-    parts = {name: reading.within(rows) for name, reading in cells.items()}
-    return {name: part._replace(values=doubles(part.values)) for name, part in parts.items()}
+    taken = {name: reading.within(rows) for name, reading in cells.items()}
+    numbers = {name: own for name, own in taken.items() if own.values.dtype.kind == "f"}
+    return taken | {name: own._replace(values=np.asarray(own.values, np.float64)) for name, own in numbers.items()}
