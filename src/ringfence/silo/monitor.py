@@ -7,7 +7,7 @@ record, nor on how long anything took.
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from ringfence.protocol import RefusalReason
 from ringfence.protocol.plan.guarantee import against
@@ -16,6 +16,9 @@ from ringfence.silo.ledger.ledger import Ledger
 from ringfence.storage.decision_log import DecisionLog
 
 _DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))
+
+Samples = list[tuple[dict[str, str], float]]
+"""The values of a metric, each with its labels."""
 
 
 class Monitor:
@@ -50,46 +53,39 @@ class Monitor:
                 for (decision, reason), count in self._counts.items()
             ]
             of_ledger = self._composed[1]
-        decided = _metric(
-            "ringfence_decisions_total", "counter", "Requests decided since the agent was started.", decisions
-        )
-        started = round(self._started)
+        decided = "Requests decided since the agent was started."
         return (
-            decided + of_ledger + _metric("process_start_time_seconds", "gauge", "Start of the agent.", [({}, started)])
+            _metric("ringfence_decisions_total", "counter", decided, decisions)
+            + of_ledger
+            + _metric("process_start_time_seconds", "gauge", "Start of the agent.", [({}, round(self._started))])
         )
 
 
 def _ledger_metrics(account: Account) -> str:
     """Return the Prometheus metrics of the agent's ledger: rounds, budget and costs."""
-    spent, limits = account.spent(), account.budget.limits
+    spent, budget = account.spent(), account.budget
     rounds = [charge for approved in account.plans.values() for charge in approved.rounds.values()]
     stored = sum(charge.answer is not None for charge in rounds)
-    numbers = (
-        ("ledger_head", "gauge", "Number of the ledger's last entry.", account.number),
-        ("rounds_charged_total", "counter", "Rounds ever charged.", len(rounds)),
-        ("rounds_released_total", "counter", "Rounds ever answered.", stored),
-        ("budget_delta", "gauge", "The delta at which epsilons are stated.", account.budget.delta),
-    )
-    granted = [against(limits, cost.against).epsilon for cost in spent]
-    left = [account.left(cost.against) for cost in spent]
-    epsilons = (
-        ("granted", "The most that all releases may cost together.", granted),
-        ("used", "Cost of all charged rounds: a running tally, not a guarantee.", [cost.epsilon for cost in spent]),
-        ("left", "What may still be approved beyond all running plans.", left),
-    )
-    observers = [{"against": str(cost.against)} for cost in spent]
-    return "".join(
-        [
-            *(_metric(f"ringfence_{name}", kind, meaning, [({}, value)]) for name, kind, meaning, value in numbers),
-            *(
-                _metric(f"ringfence_epsilon_{name}", "gauge", meaning, list(zip(observers, values, strict=True)))
-                for name, meaning, values in epsilons
-            ),
-        ]
-    )
+
+    def by_observer(epsilons: Iterable[float]) -> Samples:
+        """Return an epsilon against each observer of the ledger as labelled samples."""
+        return [({"against": str(cost.against)}, epsilon) for cost, epsilon in zip(spent, epsilons, strict=True)]
+
+    granted = by_observer(against(budget.limits, cost.against).epsilon for cost in spent)
+    used, left = by_observer(cost.epsilon for cost in spent), by_observer(account.left(cost.against) for cost in spent)
+    metrics: list[tuple[str, str, str, Samples]] = [
+        ("ledger_head", "gauge", "Number of the ledger's last entry.", [({}, account.number)]),
+        ("rounds_charged_total", "counter", "Rounds ever charged.", [({}, len(rounds))]),
+        ("rounds_released_total", "counter", "Rounds ever answered.", [({}, stored)]),
+        ("budget_delta", "gauge", "The delta at which epsilons are stated.", [({}, budget.delta)]),
+        ("epsilon_granted", "gauge", "The most that all releases may cost together.", granted),
+        ("epsilon_used", "gauge", "Cost of all charged rounds: a running tally, not a guarantee.", used),
+        ("epsilon_left", "gauge", "What may still be approved beyond all running plans.", left),
+    ]
+    return "".join(_metric(f"ringfence_{name}", kind, meaning, samples) for name, kind, meaning, samples in metrics)
 
 
-def _metric(name: str, kind: str, meaning: str, samples: Sequence[tuple[dict[str, str], float]]) -> str:
+def _metric(name: str, kind: str, meaning: str, samples: Samples) -> str:
     """Return the lines of a Prometheus metric; labels are our own names, which need no escaping."""
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for labels, value in samples:

@@ -209,9 +209,10 @@ def test_rounded_rows_lie_on_a_grid_of_their_own_and_are_rounded_no_further(
 ) -> None:
     rounded = exact_sums.rounded_rows(np.array(rows), precision.row_bits)
     assert (rounded.astype(precision.dtype) == rounded).all()
-    units = np.ldexp(rounded, precision.bits - exact_sums.exponents(row_norms(rounded))[:, None])
+    bits = precision.row_bits + 1
+    units = np.ldexp(rounded, bits - exact_sums.exponents(row_norms(rounded))[:, None])
     assert (units == np.trunc(units)).all()
-    assert np.abs(units).max() <= 2.0**precision.bits
+    assert np.abs(units).max() <= 2.0**bits
     for before, after in zip(np.clip(rows, -(2.0**100), 2.0**100), rounded, strict=True):
         largest = max(float(np.linalg.norm(before)), 2.0**-101)
         assert np.abs(after - before).max() <= 2.0**-precision.row_bits * largest

@@ -25,14 +25,11 @@ class Budget:
         """Set a data set's budget, with a higher limit against anyone than against the server if `anyone` is given."""
         require_positive("epsilon", epsilon)
         require_probability("delta", delta)
-        limits = [Guarantee(epsilon=float(epsilon), delta=delta)]
+        limits = [Guarantee(epsilon=float(epsilon), delta=delta, against="anyone" if anyone is None else "server")]
         if anyone is not None:
             if require_positive("the epsilon against anyone", anyone) < epsilon:
                 raise AccountingError("The limit against anyone cannot be lower than the limit against the server.")
-            limits = [
-                Guarantee(epsilon=float(epsilon), delta=delta, against="server"),
-                Guarantee(epsilon=float(anyone), delta=delta),
-            ]
+            limits.append(Guarantee(epsilon=float(anyone), delta=delta))
         object.__setattr__(self, "limits", tuple(limits))
 
     @classmethod
@@ -99,15 +96,15 @@ def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unus
     allows some records to be given away entirely. `word` is how the caller's user confirms such a budget.
     """
     for limit in limits:
-        if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
-            what = (
-                f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
-                if limit.epsilon > LARGE_EPSILON
-                else f"delta {limit.delta:g} is above 1/n for n = {records}"
-            )
-            raise ApprovalError(
-                f"This budget protects almost nobody: {what}. Choose a smaller one, or confirm it with {word}."
-            )
+        if limit.epsilon > LARGE_EPSILON:
+            excess = f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
+        elif limit.delta > 1 / records:
+            excess = f"delta {limit.delta:g} is above 1/n for n = {records}"
+        else:
+            continue
+        raise ApprovalError(
+            f"This budget protects almost nobody: {excess}. Choose a smaller one, or confirm it with {word}."
+        )
 
 
 def require_usual_plan(plan: Plan, cap: Budget | None = None, *, word: str = "--unusual-budget") -> None:

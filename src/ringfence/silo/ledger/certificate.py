@@ -37,7 +37,7 @@ def certify(folder: SiloFolder) -> SignedCertificate:
     certificate = Certificate(
         silo=folder.name,
         issued=datetime.now(UTC).isoformat(timespec="seconds"),
-        entries=tuple(_certified(entry) for entry in entries),
+        entries=tuple(map(_certified, entries)),
         head=entries[-1].hash,
         spent=spent,
         charged=sum(entry.kind == "charged" for entry in entries),

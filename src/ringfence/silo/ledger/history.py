@@ -12,7 +12,6 @@ from ringfence.accounting.filters import Commitment, guaranteed, left
 from ringfence.errors import LedgerError, PlanError
 from ringfence.protocol import Guarantee, Observer, Plan, observers_of
 from ringfence.protocol.documents.custody import remarks
-from ringfence.protocol.plan.plan import fewest_colluders
 from ringfence.protocol.public import format_of
 from ringfence.silo.ledger.budget import Budget, read_budget
 from ringfence.storage.chain import Entry
@@ -142,11 +141,6 @@ class Account:
     def approved_plans(self) -> list[Plan]:
         """All plans that the ledger ever approved."""
         return [approved.plan for approved in self.plans.values()]
-
-    @property
-    def most_colluders(self) -> int | None:
-        """The number of colluding silos under which all costs in the ledger hold; None if no plan names one."""
-        return fewest_colluders(self.approved_plans)
 
     @property
     def answered(self) -> bool:

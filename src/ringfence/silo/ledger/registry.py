@@ -51,10 +51,6 @@ class RegisteredLedger:
     """The version that the silo's operator confirmed, by `silo init`, `update` or `register`."""
     successor: str = ""
 
-    def holds(self, found: Fingerprint) -> bool:
-        """Tell whether the registry knows it as the ledger of this data, or of data with most of its rows."""
-        return any(found.is_mostly(version) for version in self.versions)
-
 
 class Registry(Closing):
     """The user's registry, open. Decisions that depend on it are made inside `deciding`."""
@@ -110,7 +106,7 @@ class Registry(Closing):
 
     def holders(self, found: Fingerprint) -> list[RegisteredLedger]:
         """Return the registry's ledgers in force of this data, or of data with most of its rows, in any version."""
-        held = [known for known in self.ledgers.values() if known.holds(found)]
+        held = [known for known in self.ledgers.values() if any(map(found.is_mostly, known.versions))]
         in_force = {last.identity: last for last in map(self.in_force, held)}
         return list(in_force.values())
 

@@ -8,7 +8,7 @@ from ringfence.accounting.charges import costs
 from ringfence.errors import visible
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.plan.guarantee import against
-from ringfence.protocol.plan.plan import protected_by
+from ringfence.protocol.plan.plan import fewest_colluders, protected_by
 from ringfence.silo.ledger.budget import read_budget
 from ringfence.silo.ledger.history import Account, ApprovedPlan
 from ringfence.silo.ledger.ledger import Ledger
@@ -36,7 +36,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "chain": "intact",
         "unit": protected_by(account.approved_plans),
         "delta": account.budget.delta,
-        "colluders": account.most_colluders,
+        "colluders": fewest_colluders(account.approved_plans),
         "costs": [
             {
                 "against": spent.against,
@@ -81,7 +81,9 @@ def _plan(digest: str, account: Account, approved: ApprovedPlan, times: list[str
 def describe_entry(entry: dict[str, Any]) -> str:
     """Return one line about an entry of `decisions.list_entries`, for the ledger's summary: subject and decider."""
     said = remarks(entry["kind"], {name: entry[name] for name in entry.keys() - {"number", "time", "kind"}})
-    about = " ".join([_about(entry), *said]).strip()
+    is_budget = entry["kind"] == "budget"
+    subject = str(read_budget(entry)) if is_budget else _SUBJECTS.get(entry["kind"], "plan {plan:.12}").format(**entry)
+    about = " ".join([subject, *said]).strip()
     if "by" in entry and not said:  # else the remark says it
         about += f", by {entry['by']}"
     if "note" in entry:
@@ -89,25 +91,15 @@ def describe_entry(entry: dict[str, Any]) -> str:
     return visible(about)
 
 
-def _about(entry: dict[str, Any]) -> str:
-    """Describe the subject of a ledger's entry, for the summary of a ledger."""
-    plan = str(entry.get("plan", ""))[:12]
-    match entry["kind"]:
-        case "opened":
-            return f"silo '{entry['silo']}', {entry['adjacency']}"
-        case "registered" | "data":
-            return ""
-        case "budget":
-            return str(read_budget(entry))
-        case "ended":
-            return f"plan {plan}: {entry['why']}"
-        case "used":
-            return f"{entry['use']} the model of plan {plan} inside the silo; nothing left it and nothing is charged"
-        case "courier":
-            return "the courier may run as a user who can read the data"
-        case "refused":
-            return f"plan {plan}, round {entry['round']}: {entry['reason']}"
-        case "charged" | "released":
-            return f"plan {plan}, round {entry['round']}"
-        case _:
-            return f"plan {plan}"
+_SUBJECTS = {
+    "opened": "silo '{silo}', {adjacency}",
+    "registered": "",
+    "data": "",
+    "ended": "plan {plan:.12}: {why}",
+    "used": "{use} the model of plan {plan:.12} inside the silo; nothing left it and nothing is charged",
+    "courier": "the courier may run as a user who can read the data",
+    "refused": "plan {plan:.12}, round {round}: {reason}",
+    "charged": "plan {plan:.12}, round {round}",
+    "released": "plan {plan:.12}, round {round}",
+}
+"""The subject of an entry in words, by its kind; of any other kind, it is the plan."""

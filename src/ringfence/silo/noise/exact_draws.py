@@ -31,22 +31,14 @@ class Weights(NamedTuple):
     rest: int
 
 
-class Thresholds(NamedTuple):
-    """Bounds on the distribution function at 0, 1, …, in units of 2^-bits; both rise."""
-
-    lows: list[int]
-    highs: list[int]
-
-
 class Inversion:
     """A distribution on 0, 1, …, from which each draw is the number of thresholds that a uniform number reaches."""
 
     def __init__(self, weights: Callable[[int], Weights], bits: int = BITS) -> None:
         """Draw exactly by inversion from weights that a function bounds in units of 2^-bits, for any number of bits."""
         self._weights, self._bits = weights, bits
-        first = thresholds(weights, bits)
-        self._lows = np.array(first.lows, dtype=np.uint64)
-        self._highs = np.array([0, *first.highs], dtype=np.uint64)
+        lows, highs = thresholds(weights, bits)
+        self._lows, self._highs = np.array(lows, dtype=np.uint64), np.array([0, *highs], dtype=np.uint64)
 
     def draw(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return an outcome for each uniform number, of which the words are the first bits."""
@@ -60,14 +52,14 @@ class Inversion:
         bits = self._bits
         while True:
             word, bits = _extended(word, bits)
-            finer = thresholds(self._weights, bits)
-            reached = bisect_right(finer.highs, word)
-            if reached == bisect_right(finer.lows, word):
+            lows, highs = thresholds(self._weights, bits)
+            reached = bisect_right(highs, word)
+            if reached == bisect_right(lows, word):
                 return reached
 
 
-def thresholds(weights: Callable[[int], Weights], bits: int) -> Thresholds:
-    """Return bounds on the distribution function of exact draws, in units of 2^-bits."""
+def thresholds(weights: Callable[[int], Weights], bits: int) -> tuple[list[int], list[int]]:
+    """Return lower and upper bounds on the distribution function at 0, 1, …, in units of 2^-bits; both rise."""
     lows, highs, rest = weights(bits + _MORE)
     least, most, one = sum(lows), sum(highs) + rest, 1 << bits
     below = [(total << bits) // most for total in accumulate(lows)]
@@ -75,7 +67,7 @@ def thresholds(weights: Callable[[int], Weights], bits: int) -> Thresholds:
     # The last number above is 2^bits, as its quotient is at least 1: what may be a further outcome stays undecided.
     if rest == 0:
         below[-1] = one
-    return Thresholds(below, above)
+    return below, above
 
 
 def lies_below(word: int, bits: int, bounds: Callable[[int], tuple[int, int]]) -> bool:

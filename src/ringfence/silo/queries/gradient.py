@@ -91,7 +91,7 @@ def clipped_total(
             yield seen, factors, exact_sums.exponents(along.norms[part])
 
     with np.errstate(invalid="ignore", over="ignore"):  # such a record contributes 0
-        return loss.weight_gradients(exact_sums.outer_sum(terms(), along.precision.bits))
+        return loss.weight_gradients(exact_sums.outer_sum(terms(), along.precision.row_bits + 1))
 
 
 def summed_total(

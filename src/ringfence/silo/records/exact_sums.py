@@ -46,11 +46,6 @@ class Precision:
     row_bits: int
     dtype: type[np.float64] | type[np.float32]
 
-    @property
-    def bits(self) -> int:
-        """Bits of a rounded row's numbers, counted from the `exponents` of its norm."""
-        return self.row_bits + 1
-
 
 DOUBLE = Precision(ROW_BITS, np.float64)
 SINGLE = Precision(24, np.float32)
