@@ -24,8 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ringfence.protocol import Schema, parse_schema
-from ringfence.silo.records.dataset import load_data_set
-from ringfence.silo.records.records import load_records
+from ringfence.silo.records.records import load_data_set, load_records
 
 AGAIN = 3
 """How often a table is read in one process."""

@@ -33,9 +33,9 @@ from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.queries.gradient import clipped_total
 from ringfence.silo.records import exact_sums
-from ringfence.silo.records.dataset import DataSet
 from ringfence.silo.records.marks import RowMarks
-from ringfence.silo.records.records import Records
+from ringfence.silo.records.reading import TableRows
+from ringfence.silo.records.records import DataSet, Records
 from ringfence.silo.records.storage import PRECISIONS, GrowingArray, Keeping
 
 WIDTH = 30
@@ -127,7 +127,7 @@ def large_silo(records: int, width: int, kept_in: str) -> Row:
         cells = {column: Reading(_kept(keeping, random.uniform(-1, 1, records)), None) for column in schema.features}
         cells["y"] = Reading(_kept(keeping, random.integers(2, size=records, dtype=np.int8)), None)
         plan = plan_of(3, records, width)
-        data = DataSet(schema, cells, _Unmarked(records), keeping=keeping)
+        data = DataSet(schema, TableRows(cells, _Unmarked(records), None), keeping)
         with Ledger.create(Path(name) / "silo-0.ledger", silo="silo-0", budget=Budget(9.0, 1e-8)) as ledger:
             gate = Gate(data, ledger, bytes(32))
             gate.approve(plan)

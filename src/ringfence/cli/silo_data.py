@@ -24,9 +24,9 @@ def backup(
     require_folder(out)
     made = back_up(opened(folder), out)
     return Output(
-        {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.hash},
+        {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.head},
         f"{out} is a complete copy of the ledger of silo '{made.silo}': {made.number} entries, the last with hash "
-        f"{made.hash}.",
+        f"{made.head}.",
     )
 
 
@@ -42,16 +42,16 @@ def restore(
     """
     from ringfence.silo.ledger.backup import restore as put_back
 
-    made = put_back(opened(folder), copy)
-    kept = f" The file it replaced is now {made.replaced}." if made.replaced else ""
+    made, replaced = put_back(opened(folder), copy)
+    kept = f" The file it replaced is now {replaced}." if replaced else ""
     return Output(
         {
             "silo": made.silo,
             "entries": made.number,
-            "head": made.hash,
-            "replaced": None if made.replaced is None else str(made.replaced),
+            "head": made.head,
+            "replaced": None if replaced is None else str(replaced),
         },
-        f"Restored the ledger of silo '{made.silo}': {made.number} entries, the last with hash {made.hash}.{kept} "
+        f"Restored the ledger of silo '{made.silo}': {made.number} entries, the last with hash {made.head}.{kept} "
         "Before you serve it, compare number and hash with the newest certificate that anybody holds.",
     )
 

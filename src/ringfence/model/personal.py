@@ -29,7 +29,7 @@ from ringfence.protocol.plan import sections
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.history import Account
 from ringfence.silo.ledger.ledger import Ledger
-from ringfence.silo.records.dataset import DataSet
+from ringfence.silo.records.records import DataSet
 from ringfence.storage.files import read_file, replace_private
 
 NOT_PRIVATE = (

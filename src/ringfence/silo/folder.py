@@ -35,7 +35,7 @@ from ringfence.silo.gate.limits import Limits
 from ringfence.silo.ledger import custody
 from ringfence.silo.ledger.budget import Budget, require_usual
 from ringfence.silo.ledger.ledger import Ledger
-from ringfence.silo.records.dataset import DataSet, load_data_set
+from ringfence.silo.records.records import DataSet, load_data_set
 from ringfence.silo.records.storage import PRECISIONS, Keeping
 from ringfence.storage.files import read_key, read_token, require_known_format, served_alone, write_private, write_token
 from ringfence.storage.toml_files import read_toml, toml_text
@@ -182,19 +182,15 @@ class SiloFolder:
 
     def records(self) -> DataSet:
         """Read the records that the silo's folder names."""
-        data = Path(self.settings.data_file)
-        columns = load_columns(Path(self.settings.schema_file), lambda: sources.header(data))
-        return load_data_set(data, columns, self.keeping)
+        own, data = self.settings, Path(self.settings.data_file)
+        columns = load_columns(Path(own.schema_file), lambda: sources.header(data))
+        in_files = own.kept_in == "files" and self.path.is_dir()  # in memory until the folder exists
+        keeping = Keeping(PRECISIONS[own.precision or "double"], self.path if in_files else None)
+        return load_data_set(data, columns, keeping)
 
     def data_files(self) -> list[Path]:
         """Return all files that the records of the silo's folder are read from."""
         return sources.files(Path(self.settings.data_file))
-
-    @property
-    def keeping(self) -> Keeping:
-        """Where records are kept and in which precision; in memory until the folder exists."""
-        in_files = self.settings.kept_in == "files" and self.path.is_dir()
-        return Keeping(PRECISIONS[self.settings.precision or "double"], self.path if in_files else None)
 
     def current_records(self, ledger: Ledger) -> DataSet:
         """Read the silo's records; RegistryError if they are not those of its ledger (`custody.were_moved`)."""

@@ -7,7 +7,7 @@ record, nor on how long anything took.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ringfence.protocol import RefusalReason
 from ringfence.protocol.plan.guarantee import against
@@ -17,7 +17,7 @@ from ringfence.storage.decision_log import DecisionLog
 
 _DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))
 
-Samples = list[tuple[dict[str, str], float]]
+Samples = Sequence[tuple[dict[str, str], float]]
 """The values of a metric, each with its labels."""
 
 

@@ -57,7 +57,7 @@ def test_a_backup_says_how_far_it_goes_and_overwrites_nothing(
     made = back_up(silo_folder, tmp_path / "another.ledger")
     with silo_folder.ledger() as ledger, Ledger.open(backup) as copied:
         last = ledger.entries()[-1]
-        assert (made.silo, made.number, made.hash, made.replaced) == ("clinic", last.number, last.hash, None)
+        assert (made.silo, made.number, made.head) == ("clinic", last.number, last.hash)
         assert copied.entries() == ledger.entries()
     before = backup.read_bytes()
     with pytest.raises(OutputError, match="already exists, and a backup overwrites nothing"):
@@ -73,12 +73,12 @@ def test_the_newest_backup_is_restored_after_any_accident_and_what_it_replaced_i
 ) -> None:
     accident(silo_folder)
     there = silo_folder.ledger_path.read_bytes() if silo_folder.ledger_path.exists() else None
-    made = restore(silo_folder, backup)
+    made, replaced = restore(silo_folder, backup)
     assert made.number == 3
     with silo_folder.ledger() as ledger, Ledger.open(backup) as copied:
         assert ledger.entries() == copied.entries()
     assert silo_folder.ledger_path.stat().st_mode & 0o777 == 0o600
-    assert (None if made.replaced is None else made.replaced.read_bytes()) == there
+    assert (None if replaced is None else replaced.read_bytes()) == there
     assert not list(silo_folder.path.glob("*.restoring*"))
 
 
@@ -175,6 +175,6 @@ def test_a_journal_beside_the_replaced_file_is_not_taken_for_the_restored_one_s(
     back_up(silo_folder, newest)
     lose(silo_folder)
     shutil.copyfile(f"{older}-journal", f"{silo_folder.ledger_path}-journal")
-    assert restore(silo_folder, newest).number == 5
+    assert restore(silo_folder, newest)[0].number == 5
     with silo_folder.ledger() as ledger:
         assert ledger.account().budget == Budget(5.0, 1e-6)

@@ -150,7 +150,6 @@ def test_costs_of_plans_with_different_numbers_of_colluders_hold_against_the_lea
         gate.approve(first)
         told = review(second, ledger.account(), "")
         gate.approve(second)
-        account = ledger.account()
     assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in told.text()
     assert f"{against_words('server', 0)}.\n" in told.text(), "of everything together"
     assert told.total[0].epsilon == pytest.approx(

@@ -20,9 +20,8 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.queries import compute
 from ringfence.silo.records import exact_sums, records
-from ringfence.silo.records.dataset import load_data_set
 from ringfence.silo.records.exact_sums import DOUBLE, SINGLE, Precision
-from ringfence.silo.records.records import Records
+from ringfence.silo.records.records import Records, load_data_set
 from ringfence.silo.records.storage import GrowingArray, Keeping
 from ringfence.sources import csv_files
 from tests.protocol.plan_document import KINDS

@@ -30,8 +30,7 @@ from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator.decisions import approve_plan, review_plan
 from ringfence.silo.queries import compute
-from ringfence.silo.records.dataset import DataSet, load_data_set
-from ringfence.silo.records.records import Records, load_records
+from ringfence.silo.records.records import DataSet, Records, load_data_set, load_records
 from ringfence.silo.records.schema_check import check_schema
 from ringfence.storage.toml_files import read_toml
 from tests.silo.agents import SCHEMA as SILO_SCHEMA

@@ -23,8 +23,7 @@ from ringfence.silo.ledger.certificate import certify
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator.decisions import approve_plan, update_data
 from ringfence.silo.operator.review import reveals
-from ringfence.silo.records.dataset import load_data_set
-from ringfence.silo.records.records import Records, load_records
+from ringfence.silo.records.records import Records, load_data_set, load_records
 from tests.silo.agents import silo_with
 from tests.silo.records.people import NUMBER, PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
 from tests.support import Drawn, ask_all

@@ -49,7 +49,7 @@ class ForgetfulGate(gate.Gate):
             plan, rounds = account.plans[request.plan].plan, account.plans[request.plan].rounds
             first = request.round - plan.place(request.round).round
             answered = sum(first <= earlier < request.round for earlier in rounds)
-            return task(plan, self._own_terms(plan), request.round, answered)
+            return task(plan, gate.terms_in(plan, self.silo), request.round, answered)
         return verdict
 
 

@@ -31,8 +31,7 @@ from ringfence.silo.gate import mechanism, sampling
 from ringfence.silo.gate.limits import Limits, largest_round
 from ringfence.silo.ledger.history import Account, ApprovedPlan, StoredAnswer
 from ringfence.silo.ledger.ledger import LOGGED_REFUSALS, HeadSigner, Ledger, decided
-from ringfence.silo.records.dataset import DataSet
-from ringfence.silo.records.records import Records
+from ringfence.silo.records.records import DataSet, Records
 from ringfence.storage.chain import Draft
 from ringfence.storage.decision_log import Note, unnoted
 
@@ -91,7 +90,7 @@ class Gate:
         """Return the plan's privacy events; the gate's ApprovalError if it is unfit, or costs more than it claims."""
         if mismatch := self._mismatch(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan: {mismatch}.")
-        terms = _terms(plan, self.silo)
+        terms = terms_in(plan, self.silo)
         if unmet := checks.unmet(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
         if self._limits is not None and (
@@ -151,7 +150,7 @@ class Gate:
             if isinstance(verdict, StoredAnswer):
                 return verdict, []
             plan = account.plans[request.plan].plan
-            event = task_event(plan, _terms(plan, self.silo), verdict).to_dict()
+            event = task_event(plan, terms_in(plan, self.silo), verdict).to_dict()
             charge = {"plan": request.plan, "round": request.round, "argument": fingerprint, "event": event}
             return verdict, [Draft("charged", charge)]
 
@@ -196,7 +195,7 @@ class Gate:
         answered = sum(map(range(first, first + stage.rounds).__contains__, approved.rounds))
         if answered >= stage.most_answers:  # by the silo's own count of charges: the server may ask as it likes
             return RefusalReason.TURNS_TAKEN
-        return task(plan, _terms(plan, self.silo), request.round, answered)
+        return task(plan, terms_in(plan, self.silo), request.round, answered)
 
     def _release(self, request: RoundRequest, argument: FloatArray, work: Task) -> Answer:
         """Compute a charged round's answer in the gate, and store it before it is sent.
@@ -206,7 +205,7 @@ class Gate:
         """
         approved, channel = self._ledger.account().plans[request.plan], work.stage.channel
         plan, charge = approved.plan, approved.rounds[request.round]
-        terms, way = _terms(plan, self.silo), SENDERS[type(work.stage.channel)]
+        terms, way = terms_in(plan, self.silo), SENDERS[type(work.stage.channel)]
         draws = sampling.draw(plan, terms, work)
         memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
         numbers = mechanism.release(plan, work, argument, self._records.encoded(plan.data), draws, memory)
@@ -319,7 +318,7 @@ class Gate:
         return f" (`ringfence ledger {path} --end PLAN`; running: {', '.join(running[:5])})" if running else ""
 
 
-def _terms(plan: Plan, silo: str) -> SiloTerms:
+def terms_in(plan: Plan, silo: str) -> SiloTerms:
     """Return the silo's terms in a plan that the gate has found to be about its records."""
     terms = plan.terms(silo)
     if terms is None:

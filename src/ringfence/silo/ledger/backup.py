@@ -6,7 +6,6 @@ it. `restore` accepts only a copy that has every entry that the ledger is known 
 
 import os
 import shutil
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,18 +19,8 @@ _BESIDE = ("-journal", "-wal", "-shm")
 """Suffixes of SQLite's auxiliary files, which it would apply to any file of that name."""
 
 
-@dataclass(frozen=True)
-class LedgerCopy:
-    """A complete copy of a ledger: its number of entries, the last one's hash, and the file that it replaced."""
-
-    silo: str
-    number: int
-    hash: str
-    replaced: Path | None = None
-
-
-def back_up(folder: SiloFolder, out: Path) -> LedgerCopy:
-    """Back up the ledger to a new file, even while an agent is serving, and verify the copy."""
+def back_up(folder: SiloFolder, out: Path) -> Account:
+    """Back up the ledger to a new file, even while an agent is serving; verify the copy and return its account."""
     with folder.ledger() as ledger:
         try:
             ledger.copy_to(out)
@@ -40,14 +29,14 @@ def back_up(folder: SiloFolder, out: Path) -> LedgerCopy:
         except (OSError, LedgerWriteError):
             raise OutputError(f"{out} cannot be written: name another place, or make room.") from None
     try:
-        return _copy(_read(out))
+        return _read(out)
     except BaseException:
         out.unlink()
         raise
 
 
-def restore(folder: SiloFolder, backup: Path) -> LedgerCopy:
-    """Replace the silo's ledger by a backup; the replaced one is kept under another name.
+def restore(folder: SiloFolder, backup: Path) -> tuple[Account, Path | None]:
+    """Replace the silo's ledger by a backup; return its account, and the path under which the replaced one is kept.
 
     Refused, and nothing is changed, while an agent serves the folder; if the backup is damaged or another ledger's;
     and if it lacks an entry that the ledger is known to have had, by the file that is in place, as far as that can be
@@ -76,12 +65,7 @@ def restore(folder: SiloFolder, backup: Path) -> LedgerCopy:
         finally:
             _remove(staged)
         with folder.ledger() as ledger:
-            return _copy(ledger.account(), replaced)
-
-
-def _copy(account: Account, replaced: Path | None = None) -> LedgerCopy:
-    """Describe a ledger's backup, or the ledger restored from one."""
-    return LedgerCopy(account.silo, account.number, account.head, replaced)
+            return ledger.account(), replaced
 
 
 def _read(path: Path) -> Account:

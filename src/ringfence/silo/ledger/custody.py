@@ -46,14 +46,7 @@ def open_ledger(
 
 
 def create_ledger(
-    path: Path,
-    marks: RowMarks,
-    *,
-    silo: str,
-    budget: Budget,
-    note: str = "",
-    reason: str = "",
-    settled: bool = False,
+    path: Path, marks: RowMarks, *, silo: str, budget: Budget, note: str = "", reason: str = "", settled: bool = False
 ) -> Ledger:
     """Create a ledger for data that has none, or, with a `reason`, for data that already has one.
 

@@ -36,8 +36,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import ValidationError
-
 from ringfence.errors import (
     AccountingError,
     ApprovalError,
@@ -221,7 +219,7 @@ class Ledger(Closing):
                 with closing(self._chain.read(account.number, account.head)) as entries:
                     for entry in entries:
                         account.apply(entry)
-            except (KeyError, TypeError, ValueError, ValidationError, PlanError, AccountingError):
+            except (KeyError, TypeError, ValueError, PlanError, AccountingError):
                 raise LedgerDamagedError(
                     f"The ledger {self.path} holds an entry that this version cannot read; nothing is released."
                 ) from None

@@ -74,13 +74,13 @@ class SessionKeys:
         key = secrets.token_urlsafe(32)
         self._used[key] = self._clock()
         while len(self._used) > _MOST_KEYS:
-            del self._used[min(self._used, key=self._used.__getitem__)]
+            del self._used[next(iter(self._used))]  # keys stand in the order in which they were last used
         return key
 
     def opens(self, key: str) -> bool:
         """Tell whether the session key of the operator's page is valid, and renew it."""
-        if key not in self._used or self._clock() - self._used[key] > IDLE_SECONDS:
-            self._used.pop(key, None)
+        used = self._used.pop(key, None)
+        if used is None or self._clock() - used > IDLE_SECONDS:
             return False
         self._used[key] = self._clock()
         return True
@@ -155,19 +155,16 @@ class OperatorPage:
         return await run_in_threadpool(self._act, path, form)
 
     def _act(self, path: str, form: Form) -> tuple[int, Html]:
-        """Do, as the operator page's service, what a form asks; return the status and the page."""
+        """Do what a form of the operator's page asks; return the status, and the page with what was done or refused."""
         try:
             return 200, self._acts[path](form)
         except RingfenceError as refused:
-            return self._refused(form, str(refused))
+            why = str(refused)
         except Exception as problem:
             serving.report_problem(problem)
             return 503, operator_pages.problem(
                 "An unexpected error occurred; the terminal shows which kind. Refresh to see what was done."
             )
-
-    def _refused(self, form: Form, why: str) -> tuple[int, Html]:
-        """Serve the operator's page with the reason why an act was refused."""
         try:
             return 409, self._home(form, problem=why)
         except RingfenceError as refused:  # the ledger itself is in trouble

@@ -4,7 +4,7 @@ Files, databases, tables in memory and the arguments of estimators are all read 
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.marks import RowMarks, RowWords
 from ringfence.silo.records.persons import number_persons
 from ringfence.silo.records.storage import IN_MEMORY, GrowingArray, Keeping
-from ringfence.sources import Chunk, Source
+from ringfence.sources import Source
 from ringfence.sources.frames import CellTable
 
 
@@ -40,77 +40,59 @@ def name_of(source: Source, column: str = "") -> str:
 def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMORY) -> TableRows:
     """Read all rows of a table; RecordsError names the first cell that does not fit the schema."""
     _require_order(source, columns)
-    collector = RowCollector(source, columns, keeping)
-    plain = {each for each, column in columns.used.items() if column.is_number and not column.missing_tokens}
-    for table in sources.chunks(source, plain):
-        collector.add(table)
-    return collector.all()
-
-
-class RowCollector:
-    """Accumulates chunks, column by column, so that no more than a column is held twice."""
-
-    def __init__(self, source: Source, columns: TableColumns, keeping: Keeping) -> None:
-        """Begin to collect the rows of a table that is read chunk by chunk."""
-        self._source, self._columns = source, columns
-        numbers = [name for name, column in columns.used.items() if column.is_number]
-        empty_columns = dict(zip(numbers, keeping.empty_columns(len(numbers), sources.count(source)), strict=True))
-        self._values = {name: GrowingArray(keeping, empty_columns.get(name)) for name in columns.used}
-        self._empty = {name: GrowingArray() for name in columns.used}
-        self._beyond: dict[str, list[Beyond]] = {}
-        self._words = GrowingArray()
-        self._persons: list[str] | None = None if columns.person is None else []
-
-    def add(self, table: Chunk) -> None:
-        """Append a chunk of the table to the rows read so far."""
-        used, person, name, first = self._columns.used, self._columns.person, name_of(self._source), len(self._words)
+    used, person, name = columns.used, columns.person, name_of(source)
+    numbers = [each for each, column in used.items() if column.is_number]
+    rooms = dict(zip(numbers, keeping.empty_columns(len(numbers), sources.count(source)), strict=True))
+    readings = {each: GrowingReading(keeping, rooms.get(each)) for each in used}
+    identity = source.identity if isinstance(source, CellTable) else None
+    marks = GrowingArray()
+    persons: list[str] = []
+    for table in sources.chunks(source, {each for each in numbers if not used[each].missing_tokens}):
         require_columns([*used, *([] if person is None else [person])], table, source=name)
-        count = len(next(iter(table.values()), ()))
+        count, first = len(next(iter(table.values()), ())), len(marks)
         if not count:
-            return
-        words = RowWords(count)
-        identity = self._source.identity if isinstance(self._source, CellTable) else None
+            continue
         for each, cells in table.items():
             if each in used:
-                origin = name_of(self._source, each)
-                self._keep(each, read_column(each, used[each], cells, source=origin, first=first))
-            if self._persons is not None and each == person:
-                self._persons += cells.texts()
-            if identity is None:
-                words.add(each, cells)
-        for each, cells in (identity or {}).items():
+                readings[each].add(read_column(each, used[each], cells, source=name_of(source, each), first=first))
+            if each == person:
+                persons += cells.texts()
+        words = RowWords(count)
+        for each, cells in (table if identity is None else identity).items():
             words.add(each, cells)
-        self._words.add(words.all())
+        marks.add(words.all())
+    path = source if isinstance(source, Path) else None
+    if not len(marks):
+        raise RecordsError(f"{path or name} has a header but no records: add them, or leave this silo out.")
+    of_row = None if person is None else number_persons(persons, source=name)
+    taken = {each: reading.all() for each, reading in readings.items()}
+    return TableRows(taken, RowMarks(marks.array(), path, of_row), of_row)
 
-    def _keep(self, name: str, reading: Reading) -> None:
-        """Append a chunk's reading of one column to the rows read so far."""
-        values, empty = self._values[name], self._empty[name]
-        first = len(values)
-        values.add(reading.values)
+
+class GrowingReading:
+    """One column of a table, as its chunks are read: no more than a column is held twice."""
+
+    def __init__(self, keeping: Keeping, room: NDArray[Any] | None) -> None:
+        """Begin to read a column, in a given array if there is one."""
+        self._values, self._empty = GrowingArray(keeping, room), GrowingArray()
+        self._beyond: list[Beyond] = []
+
+    def add(self, reading: Reading) -> None:
+        """Append a chunk's reading of the column."""
+        first = len(self._values)
+        self._values.add(reading.values)
         if reading.empty is not None:
-            empty.fill(first)
-            empty.add(reading.empty)
+            self._empty.fill(first)
+            self._empty.add(reading.empty)
         if reading.beyond is not None:
-            self._beyond.setdefault(name, []).append(Beyond(reading.beyond.rows + first, reading.beyond.numbers))
+            self._beyond.append(Beyond(reading.beyond.rows + first, reading.beyond.numbers))
 
-    def all(self) -> TableRows:
-        """Return all rows read from the table; RecordsError if there is none."""
-        source = self._source
-        if not len(self._words):
-            table = source if isinstance(source, Path) else name_of(source)
-            raise RecordsError(f"{table} has a header but no records: add them, or leave this silo out.")
-        readings = {}
-        for name, values in self._values.items():
-            empty = self._empty[name]
-            if len(empty):
-                empty.fill(len(values))
-            beyond = self._beyond.get(name)
-            joined = None if beyond is None else Beyond(*(np.concatenate(part) for part in zip(*beyond, strict=True)))
-            readings[name] = Reading(values.array(), empty.array() if len(empty) else None, joined)
-        of_row = None if self._persons is None else number_persons(self._persons, source=name_of(source))
-        path = source if isinstance(source, Path) else None
-        marks = RowMarks(self._words.array(), path, of_row)
-        return TableRows(readings, marks, of_row)
+    def all(self) -> Reading:
+        """Return the reading of the whole column."""
+        if len(self._empty):
+            self._empty.fill(len(self._values))
+        beyond = Beyond(*map(np.concatenate, zip(*self._beyond, strict=True))) if self._beyond else None
+        return Reading(self._values.array(), self._empty.array() if len(self._empty) else None, beyond)
 
 
 def _require_order(source: Source, columns: TableColumns) -> None:
