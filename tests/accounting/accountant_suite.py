@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,29 +12,20 @@ from ringfence.accounting.sampling import per_round_event, run_events
 from ringfence.errors import AccountingError
 
 DELTA = 1e-6
+SIZE: Any = {"records": 1000, "clip": 1.0, "dimension": 10, "partition": "pass"}
 
 
 class AccountantSuite:
     """Laws of privacy accounting. A subclass says which run is accounted for."""
 
     sampling: str
-    records = 1000
     batch = 50
     rounds = 20
     already: Sequence[tuple[Event, int]] = ()
 
     def run(self, rounds: int, sigma: float) -> list[tuple[Event, int]]:
         """Return a run as a plan describes it."""
-        return run_events(
-            self.sampling,
-            rounds,
-            records=self.records,
-            batch=self.batch,
-            clip=1.0,
-            sigma=sigma,
-            dimension=10,
-            partition="pass",
-        )
+        return run_events(self.sampling, rounds, batch=self.batch, sigma=sigma, **SIZE)
 
     def row(self, answer: int, sigma: float) -> list[tuple[Event, int]]:
         """Return what the silo's ledger holds of one round, its ``answer``-th."""
@@ -45,16 +37,7 @@ class AccountantSuite:
 
     def round(self, sampling: str, sigma: float, *, part: int, batch: int | None = None) -> Event:
         """Return a round on one part of a partition."""
-        return per_round_event(
-            sampling,
-            records=self.records,
-            batch=batch or self.batch,
-            clip=1.0,
-            sigma=sigma,
-            dimension=10,
-            partition="pass",
-            part=part,
-        )
+        return per_round_event(sampling, batch=batch or self.batch, sigma=sigma, part=part, **SIZE)
 
     @property
     def sigma(self) -> float:

@@ -15,6 +15,8 @@ from ringfence.accounting.sampling import run_events
 from ringfence.errors import AccountingError
 
 DELTA = 1e-6
+FULL: Any = {"sampling": "full", "records": 500, "batch": 500, "delta": DELTA}
+PASS: Any = {"sampling": "one-pass", "records": 500, "batch": 20, "rounds": 25, "delta": DELTA}
 
 
 @given(epsilon=st.floats(1e-4, 1e4), delta=st.floats(1e-12, 0.5))
@@ -24,28 +26,19 @@ def test_the_gaussian_shift_is_the_largest_that_meets_the_budget(epsilon: float,
 
 
 def test_full_batch_noise_is_the_closed_form() -> None:
-    sigma = calibrate.noise("full", records=500, batch=500, rounds=25, clip=3.0, epsilon=1.0, delta=DELTA)
+    sigma = calibrate.noise(**FULL, rounds=25, clip=3.0, epsilon=1.0)
     expected = 2 * 3.0 * math.sqrt(25) / (500 * calibrate.gaussian_shift(1.0, DELTA))
     assert sigma == pytest.approx(expected, rel=1e-6)
 
 
 def test_one_pass_noise_is_that_of_a_single_release() -> None:
-    sigma = calibrate.noise("one-pass", records=500, batch=20, rounds=25, clip=3.0, epsilon=1.0, delta=DELTA)
+    sigma = calibrate.noise(**PASS, clip=3.0, epsilon=1.0)
     assert sigma == pytest.approx(2 * 3.0 / (20 * calibrate.gaussian_shift(1.0, DELTA)), rel=1e-6)
 
 
 def test_a_spent_budget_leaves_no_noise_that_is_enough() -> None:
     with pytest.raises(AccountingError, match="already spent"):
-        calibrate.noise(
-            "full",
-            records=500,
-            batch=500,
-            rounds=1,
-            clip=1.0,
-            epsilon=1.0,
-            delta=DELTA,
-            already=[(GaussianRelease(1.0), 1)],
-        )
+        calibrate.noise(**FULL, rounds=1, clip=1.0, epsilon=1.0, already=[(GaussianRelease(1.0), 1)])
 
 
 def test_almost_no_budget_left_gives_safe_noise_or_a_refusal() -> None:
@@ -70,18 +63,9 @@ def test_rounding_alone_can_exceed_a_tiny_budget() -> None:
 
 
 def test_a_new_pass_may_not_hide_behind_an_old_ones_name() -> None:
+    already = [(DisjointBatchRelease("spring", 3, 0.1), 5)]
     with pytest.raises(AccountingError, match="counted as free"):
-        calibrate.noise(
-            "one-pass",
-            records=500,
-            batch=20,
-            rounds=25,
-            clip=1.0,
-            epsilon=9.0,
-            delta=DELTA,
-            already=[(DisjointBatchRelease("spring", 3, 0.1), 5)],
-            partition="spring",
-        )
+        calibrate.noise(**PASS, clip=1.0, epsilon=9.0, already=already, partition="spring")
 
 
 def test_a_later_phase_pays_for_its_own_records_only() -> None:
@@ -133,7 +117,7 @@ def test_a_run_whose_cost_does_not_depend_on_its_noise_has_no_least_noise() -> N
 def test_the_accountant_has_the_last_word_where_the_search_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = accountant.as_one_gaussian
     monkeypatch.setattr(accountant, "as_one_gaussian", lambda events: 0.9 * (honest(events) or 0.0))
-    sigma = calibrate.noise("full", records=500, batch=500, rounds=25, clip=1.0, epsilon=1.0, delta=DELTA)
+    sigma = calibrate.noise(**FULL, rounds=25, clip=1.0, epsilon=1.0)
     run = run_events("full", 25, records=500, batch=500, clip=1.0, sigma=sigma)
     assert accountant.epsilon(run, DELTA) <= 1.0
 

@@ -17,42 +17,51 @@ Edits = dict[str, Any]
 LEFT_OUT = object()
 """What an edit puts where a field is to be left out."""
 
-GRADIENT: dict[str, Any] = {
-    "query": {"name": "gradient", "clip": 1.5},
-    "rounds": 20,
-    "sampling": {"name": "fixed"},
-    "channel": {"name": "own-noise", "correlation": 0.0},
-    "participation": {"silos": 1, "probability": None},
-}
-CURVATURE: dict[str, Any] = {
-    "query": {"name": "curvature", "margin": 2.0},
-    "rounds": 1,
-    "sampling": {"name": "full"},
-    "channel": {"name": "own-noise", "correlation": 0.0},
-    "participation": {"silos": None, "probability": None},
-}
-SECOND_MOMENTS: dict[str, Any] = CURVATURE | {
-    "query": {"name": "second-moments", "start": pack(np.zeros(5)), "pilots": 1},
-    "rounds": 3,
-}
-MEANS: dict[str, Any] = CURVATURE | {"query": {"name": "feature-means"}}
+
+def stage(query: Edits, rounds: int, sampling: str, silos: int | None = None) -> Edits:
+    """Return a stage with the silos' own noise, as a plan writes it."""
+    return {
+        "query": query,
+        "rounds": rounds,
+        "sampling": {"name": sampling},
+        "channel": {"name": "own-noise", "correlation": 0.0},
+        "participation": {"silos": silos, "probability": None},
+    }
+
+
+def numeric(lower: float, upper: float, center: float | None = None, scale: float | None = None, **more: Any) -> Edits:
+    """Return a numeric column, as a plan writes it."""
+    bounds = {"type": "numeric", "lower": lower, "upper": upper}
+    return bounds | {"center": center, "scale": scale, "missing": None} | more
+
+
+def categorical(*names: str, center: float, scale: float, **more: Any) -> Edits:
+    """Return a column of categories, as a plan writes it."""
+    known = {"type": "categorical", "categories": [*names], "ordered": False}
+    return known | {"center": center, "scale": scale, "missing": None} | more
+
+
+def silo(name: str, records: int, epsilon: float, delta: float, batch: int, sigma: float) -> Edits:
+    """Return a silo's terms of a plan with one stage."""
+    promised = [{"epsilon": epsilon, "delta": delta, "against": "anyone"}]
+    stages = [{"batch": batch, "sigma": sigma}]
+    return {"name": name, "records": records, "weight": 0.5, "guarantees": promised, "stages": stages, "key": None}
+
+
+GRADIENT = stage({"name": "gradient", "clip": 1.5}, 20, "fixed", silos=1)
+CURVATURE = stage({"name": "curvature", "margin": 2.0}, 1, "full")
+SECOND_MOMENTS = stage({"name": "second-moments", "start": pack(np.zeros(5)), "pilots": 1}, 3, "full")
+MEANS = stage({"name": "feature-means"}, 1, "full")
 
 DOCUMENT: dict[str, Any] = {
     "format": 1,
     "run": "trial-1",
     "data": {
         "columns": {
-            "age": {"type": "numeric", "lower": 0.0, "upper": 100.0, "center": 40.0, "scale": 20.0, "missing": 50.0},
-            "town": {
-                "type": "categorical",
-                "categories": ["a", "b", "c"],
-                "ordered": False,
-                "center": 0.25,
-                "scale": 0.5,
-                "missing": "b",
-            },
+            "age": numeric(0.0, 100.0, 40.0, 20.0, missing=50.0),
+            "town": categorical("a", "b", "c", center=0.25, scale=0.5, missing="b"),
             "note": {"type": "ignore"},
-            "cost": {"type": "numeric", "lower": -1.0, "upper": 1.0, "center": None, "scale": None, "missing": None},
+            "cost": numeric(-1.0, 1.0),
         },
         "target": "cost",
         "intercept": 1.0,
@@ -67,24 +76,7 @@ DOCUMENT: dict[str, Any] = {
     "stages": [GRADIENT],
     "adjacency": "replace-one",
     "unit": "record",
-    "silos": [
-        {
-            "name": "north",
-            "records": 40,
-            "weight": 0.5,
-            "guarantees": [{"epsilon": 1.0, "delta": 1e-6, "against": "anyone"}],
-            "stages": [{"batch": 10, "sigma": 0.7}],
-            "key": None,
-        },
-        {
-            "name": "süd",
-            "records": 60,
-            "weight": 0.5,
-            "guarantees": [{"epsilon": 2.0, "delta": 1e-7, "against": "anyone"}],
-            "stages": [{"batch": 15, "sigma": 0.6}],
-            "key": None,
-        },
-    ],
+    "silos": [silo("north", 40, 1.0, 1e-6, 10, 0.7), silo("süd", 60, 2.0, 1e-7, 15, 0.6)],
 }
 
 
@@ -111,14 +103,7 @@ COUNTED: Edits = MEANS_ONLY | {
 }
 CURVED: Edits = MEANS_ONLY | {
     "training": LEFT_OUT,
-    "data.columns.ill": {
-        "type": "categorical",
-        "categories": ["no", "yes"],
-        "ordered": False,
-        "center": 0.5,
-        "scale": 1.0,
-        "missing": None,
-    },
+    "data.columns.ill": categorical("no", "yes", center=0.5, scale=1.0),
     "stages": [CURVATURE | {"query": {"name": "survival-curve", "time": "age", "event": "ill", "cuts": [20.0, 50.0]}}],
 }
 EVALUATED: Edits = {
@@ -184,17 +169,8 @@ LOCALIZED: Edits = {
     "silos.1.stages": [{"batch": 30, "sigma": 0.6}, {"batch": 15, "sigma": 1.0}],
 }
 SHUFFLER: dict[str, Any] = {
-    "name": "shuffler",
-    "levels": 6,
-    "coins": 25,
-    "quorum": 2,
-    "colluders": 0,
-    "slack": 1e-9,
-    "shares": 100,
-    "block": 8,
-    "width": 2,
-    "server_key": "5e" * 32,
-    "shuffler_key": "5f" * 32,
+    **{"name": "shuffler", "levels": 6, "coins": 25, "quorum": 2, "colluders": 0, "slack": 1e-9},
+    **{"shares": 100, "block": 8, "width": 2, "server_key": "5e" * 32, "shuffler_key": "5f" * 32},
 }
 
 
@@ -253,41 +229,19 @@ RANK_ONE: Edits = PRECONDITIONED | {
 _GAPS: dict[str, Any] = {"missing_tokens": ["NA", "-9"], "indicator": True}
 COLUMNS: Edits = {
     "data.columns": {
-        "age": {"type": "numeric", "lower": 0.0, "upper": 9.0, "center": None, "scale": None, "missing": 5.0, **_GAPS},
-        "town": {
-            "type": "categorical",
-            "categories": ["a", "b", "c"],
-            "ordered": False,
-            "center": 0.25,
-            "scale": 0.5,
-            "missing": None,
-            "synonyms": {"a": ["A", "aa"]},
-            "other": "c",
-            **_GAPS,
-        },
+        "age": numeric(0.0, 9.0, missing=5.0, **_GAPS),
+        "town": categorical("a", "b", "c", center=0.25, scale=0.5, synonyms={"a": ["A", "aa"]}, other="c", **_GAPS),
         "smoker": {"type": "boolean", "center": 0.5, "scale": 1.0, "missing": True, **_GAPS},
         "ward": {"type": "code", "codes": [1, 2, 9], "center": 0.5, "scale": 1.0, "missing": None, "other": 9, **_GAPS},
         "seen": {
-            "type": "date",
-            "lower": "2020-01-01",
-            "upper": "2024-12-31",
-            "counted_in": "day",
-            "origin": "1970-01-01",
-            "format": "%d.%m.%Y",
-            "center": "2022-01-01",
-            "scale": 500.0,
-            "missing": "2022-01-01",
-            **_GAPS,
+            **{"type": "date", "lower": "2020-01-01", "upper": "2024-12-31", "counted_in": "day"},
+            **{"origin": "1970-01-01", "format": "%d.%m.%Y", "center": "2022-01-01", "scale": 500.0},
+            **{"missing": "2022-01-01", **_GAPS},
         },
         "words": {"type": "text", "words": 4, "ngrams": 2, "scale": 0.5, **_GAPS},
         "image": {
-            "type": "vector",
-            "length": 3,
-            "norm": 2.0,
-            "extractor": "scattering",
-            "digest": "0123456789abcdef" * 4,
-            "scale": 1.0,
-            **_GAPS,
+            **{"type": "vector", "length": 3, "norm": 2.0, "extractor": "scattering"},
+            **{"digest": "0123456789abcdef" * 4, "scale": 1.0, **_GAPS},
         },
         "number": {"type": "identifier"},
         "note": {"type": "ignore"},

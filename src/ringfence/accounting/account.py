@@ -64,7 +64,8 @@ def answer_query(
     if (rows_per_person, silos_per_person) != (1, 1):
         silos = require_count("silos_per_person", silos_per_person)
         person = [(event, count * silos) for event, count in of_group(rows_per_person, events)]
-        answer |= {} if unit == "person" else {"rows_per_person": rows_per_person}
+        if unit != "person":
+            answer["rows_per_person"] = rows_per_person
         answer |= {"silos_per_person": silos_per_person, "person_epsilon": accountant.epsilon(person, delta)}
     return answer
 

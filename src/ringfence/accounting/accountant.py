@@ -106,6 +106,16 @@ class _Composed:
         found = pld.delta_bound(self.parts, epsilon) if shift is None else gaussian_delta(shift, epsilon)
         return min(1.0, found + self.slack)
 
+    def dominating_shift(self, slack: float) -> float:
+        """Return the shift of a Gaussian release that costs no less than the composed releases, but for ``slack``."""
+        left = self.left_of(slack)
+        if left < 0:
+            return math.inf
+        if self.shift is not None:
+            return self.shift
+        unsampled = math.hypot(*(math.sqrt(count) * profile.shift for profile, count in self.parts)) * (1 + 2.0**-49)
+        return min(unsampled, pld.dominating_shift(self.parts, left) if self.is_in_range else math.inf)
+
 
 def epsilon(events: Events, delta: float) -> float:
     """Return the ε that all ``events`` together cost at ``delta``; infinity if none can be proved.
@@ -148,18 +158,7 @@ def dominating_shift(events: Events, slack: float, releases: int) -> float:
     record in every batch the cost would be no lower.
     """
     aside = slack / (2 * max(releases, 1))
-    return max(_dominating_shift(composed, slack) for composed in _composed(events, aside))
-
-
-def _dominating_shift(composed: _Composed, slack: float) -> float:
-    """Return the accountant's dominating Gaussian shift for composed releases."""
-    left = composed.left_of(slack)
-    if left < 0:
-        return math.inf
-    if composed.shift is not None:
-        return composed.shift
-    unsampled = math.hypot(*(math.sqrt(count) * profile.shift for profile, count in composed.parts)) * (1 + 2.0**-49)
-    return min(unsampled, pld.dominating_shift(composed.parts, left) if composed.is_in_range else math.inf)
+    return max(composed.dominating_shift(slack) for composed in _composed(events, aside))
 
 
 def _composed(events: Events, aside: float | None = None) -> list[_Composed]:

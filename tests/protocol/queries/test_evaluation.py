@@ -2,54 +2,20 @@
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ringfence.protocol import Evaluation, FloatArray, Plan
-from ringfence.protocol.losses import LOSSES
 from ringfence.protocol.queries.evaluation import CURVE, MARGIN, node_weights, path_signs
 from tests.protocol.plan_document import COUNTED, plan_of
 from tests.protocol.queries.neighbours import Setting, candidates, draw_record, require_exact_bound, worst
-
-CLASSES = [f"class {number}" for number in range(4)]
-OPTIONS: dict[str, dict[str, Any]] = {
-    "softmax": {"classes": 4},
-    "huber": {"threshold": 0.5},
-    "pinball": {"quantile": 0.9},
-    "epsilon-insensitive": {"margin": 0.1},
-    "negative-binomial": {"dispersion": 0.5, "zero": -1.0},
-    "poisson": {"zero": -1.0},
-    "gamma": {"zero": -1.5},
-    "survival": {"cuts": [0.3, 1.1], "zero": -1.0},
-    "ordinal": {"classes": 4},
-    "multi-squared": {"targets": 3},
-}
-FROM_ZERO = {"type": "numeric", "lower": 0.0, "upper": 10.0, "center": None, "scale": None, "missing": None}
-COLUMNS: dict[str, dict[str, Any]] = {
-    "poisson": {"data.columns.cost": FROM_ZERO},
-    "negative-binomial": {"data.columns.cost": FROM_ZERO},
-    "gamma": {"data.columns.cost": FROM_ZERO | {"lower": 2.0}},
-    "survival": {
-        "data.columns.cost": FROM_ZERO,
-        "data.columns.died": {"type": "categorical", "categories": ["no", "yes"]},
-        "data.event": "died",
-    },
-    "multi-squared": {
-        "data.columns.height": FROM_ZERO,
-        "data.columns.weight": FROM_ZERO,
-        "data.more_targets": ["height", "weight"],
-    },
-}
+from tests.protocol.queries.test_gradient import LOSSES
 
 
 def plan_with(loss: str) -> Plan:
     """A plan with that loss, and a target that suits it."""
-    kind = LOSSES[loss].target_kind
-    target = {"label": CLASSES[:2], "class": CLASSES}.get(kind)
-    column = {"data.columns.cost": {"type": "categorical", "categories": target}} if target else COLUMNS.get(loss, {})
-    return plan_of(COUNTED, {"training.loss": {"name": loss, **OPTIONS.get(loss, {})}, **column})
+    return plan_of(COUNTED, LOSSES[loss])
 
 
 def drawn_request(query: Evaluation, plan: Plan, random: np.random.Generator) -> FloatArray:

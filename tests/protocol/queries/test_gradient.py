@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from ringfence.protocol import Gradient
-from tests.protocol.plan_document import Edits, plan_of
+from tests.protocol.plan_document import Edits, numeric, plan_of
 from tests.protocol.queries.neighbours import ROUNDING, Record, draw_setting, farthest
 
 LABEL: Edits = {"data.columns.cost": {"type": "categorical", "categories": ["a", "b"]}}
-NUMBER = {"type": "numeric", "center": None, "scale": None, "missing": None}
-FROM_ZERO = NUMBER | {"lower": 0.0, "upper": 10.0}
-COUNT: Edits = {"data.columns.cost": FROM_ZERO}
+COUNT: Edits = {"data.columns.cost": numeric(0.0, 10.0)}
 CLASSES: Edits = {"data.columns.cost": {"type": "categorical", "categories": ["a", "b", "c"]}}
 LOSSES: dict[str, Edits] = {
     "huber": {},
@@ -22,8 +20,7 @@ LOSSES: dict[str, Edits] = {
     "hinge": LABEL | {"training.loss": {"name": "hinge"}},
     "softmax": CLASSES | {"training.loss": {"name": "softmax", "classes": 3}},
     "poisson": COUNT | {"training.loss": {"name": "poisson", "zero": -1.0}},
-    "gamma": COUNT
-    | {"training.loss": {"name": "gamma", "zero": -1.5}, "data.columns.cost": FROM_ZERO | {"lower": 2.0}},
+    "gamma": {"training.loss": {"name": "gamma", "zero": -1.5}, "data.columns.cost": numeric(2.0, 10.0)},
     "negative-binomial": COUNT | {"training.loss": {"name": "negative-binomial", "zero": -1.0, "dispersion": 0.3}},
     "survival": COUNT
     | {
@@ -34,15 +31,15 @@ LOSSES: dict[str, Edits] = {
     "ordinal": CLASSES | {"training.loss": {"name": "ordinal", "classes": 3}},
     "multi-squared": {
         "training.loss": {"name": "multi-squared", "targets": 2},
-        "data.columns.height": NUMBER | {"lower": 0.0, "upper": 2.5},
+        "data.columns.height": numeric(0.0, 2.5),
         "data.more_targets": ["height"],
     },
     "offset and weight": COUNT
     | {
         "training.loss": {"name": "poisson", "zero": -1.0},
-        "data.columns.years": NUMBER | {"lower": 0.5, "upper": 4.0},
+        "data.columns.years": numeric(0.5, 4.0),
         "data.exposure": "years",
-        "data.columns.weight": NUMBER | {"lower": 0.0, "upper": 3.0},
+        "data.columns.weight": numeric(0.0, 3.0),
         "data.weight": "weight",
     },
 }

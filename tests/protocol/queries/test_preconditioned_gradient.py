@@ -31,6 +31,13 @@ def asked_of_rank_one(plan: Plan, random: np.random.Generator) -> FloatArray:
     return np.concatenate([weights, RankOneAxes(np.exp(random.normal(scale=4.0)), direction).packed()])
 
 
+def thirty_records(plan: Plan, random: np.random.Generator) -> tuple[Records, FloatArray]:
+    """Draw ordinary records, and weights in the domain."""
+    targets = np.array([targets_of(plan, random) for _ in range(30)])
+    records = Records(plan.data, random.normal(size=(30, plan.data.width)), targets)
+    return records, plan.domain.project(0.1 * random.normal(size=plan.dimension))
+
+
 @every_loss
 def test_some_record_moves_it_as_far_as_that(loss: str) -> None:
     plan, random = plan_of(LOSSES[loss]), np.random.default_rng(4)
@@ -43,9 +50,7 @@ def test_some_record_moves_it_as_far_as_that(loss: str) -> None:
 @every_loss
 def test_along_the_features_own_axes_it_is_the_gradient_in_units_of_the_clip(loss: str) -> None:
     plan, random, clip = plan_of(LOSSES[loss]), np.random.default_rng(6), 0.5
-    targets = np.array([targets_of(plan, random) for _ in range(30)])
-    records = Records(plan.data, random.normal(size=(30, plan.data.width)), targets)
-    weights = plan.domain.project(0.1 * random.normal(size=plan.dimension))
+    records, weights = thirty_records(plan, random)
     everybody = np.ones(30), 30
     plain = compute(Gradient(clip=clip), plan, weights, records, *everybody)
     axes = np.eye(plan.data.width) / clip
@@ -57,9 +62,7 @@ def test_along_the_features_own_axes_it_is_the_gradient_in_units_of_the_clip(los
 @every_loss
 def test_along_axes_of_rank_one_it_is_what_their_matrix_would_give(loss: str) -> None:
     plan, random = plan_of(LOSSES[loss]), np.random.default_rng(8)
-    targets = np.array([targets_of(plan, random) for _ in range(30)])
-    records = Records(plan.data, random.normal(size=(30, plan.data.width)), targets)
-    weights = plan.domain.project(0.1 * random.normal(size=plan.dimension))
+    records, weights = thirty_records(plan, random)
     axes = RankOneAxes(1.5, random.normal(size=plan.data.width) / 2)
     matrix = axes.turned(np.eye(plan.data.width))
     rank_one, whole = (

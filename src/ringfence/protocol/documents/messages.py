@@ -182,12 +182,8 @@ class RefusalReason(ExplainedReason):
     @property
     def is_final(self) -> bool:
         """Whether, after this refusal message, it is pointless to ask the silo again in a later round of the plan."""
-        return self in (
-            RefusalReason.NOT_APPROVED,
-            RefusalReason.REVOKED,
-            RefusalReason.BUDGET,
-            RefusalReason.FORGOTTEN,
-        )
+        reasons = type(self)
+        return self in (reasons.NOT_APPROVED, reasons.REVOKED, reasons.BUDGET, reasons.FORGOTTEN)
 
 
 class Refusal(_Message):

@@ -293,7 +293,6 @@ class Preconditioned(_Algorithm):
 
     def query(self, clip: float) -> Query:
         """Ask for preconditioned gradients along axes, whose scale decides the clipping."""
-        del clip
         return PreconditionedGradient(axes=self.axes)
 
     def survey(self) -> tuple[Query, int]:
@@ -316,13 +315,12 @@ class Preconditioned(_Algorithm):
 
     def averaged(self, average: Average, rounds: int) -> Self:
         """Keep the mean of the last preconditioned iterates: the choice of step sizes assumes it."""
-        del average, rounds
         return self
 
     def words(self, plan: "Plan") -> str:
         """Name what decides the preconditioned steps: the survey or the schema."""
-        told = "the survey" if plan.training_numbers[0] else "the schema"
-        return f"axes, clip and step by {told}, momentum {self.momentum:.3g}"
+        source = "the survey" if plan.training_numbers[0] else "the schema"
+        return f"axes, clip and step by {source}, momentum {self.momentum:.3g}"
 
 
 AlgorithmSpec: TypeAlias = Annotated[

@@ -150,9 +150,8 @@ class Evaluation(MeanQuery):
 
     def scale(self, facts: Facts, asked: EvaluationArgument) -> dict[str, float]:
         """Return the factor of each block of an evaluation: together they make the diameter 1."""
-        return {
-            block.name: math.sqrt(asked.shares[block.name] / block.squared_diameter) for block in self.blocks(facts)
-        }
+        shares = asked.shares
+        return {own.name: math.sqrt(shares[own.name] / own.squared_diameter) for own in self.blocks(facts)}
 
     def argument_length(self, facts: Facts) -> int:
         """Return the weights of one or two models to evaluate, bin edges, and a share for each block."""
@@ -191,14 +190,10 @@ class Evaluation(MeanQuery):
             "numbers": "errors and targets by size, for each target,",
             "time": "events, observed and expected by the model,",
         }[facts.loss.target_kind]
-        models = (
-            "a model that the server names predicts"
-            if self.against is None
-            else "two models that the server names predict"
-        )
+        models, verb = ("a model", "predicts") if self.against is None else ("two models", "predict")
         return (
-            f"{rounds_phrase(rounds)}, {self.length(facts)} numbers: how well {models} '{facts.data.target_words}', as "
-            f"shares of {by} and means of clipped losses"
+            f"{rounds_phrase(rounds)}, {self.length(facts)} numbers: how well {models} that the server names {verb} "
+            f"'{facts.data.target_words}', as shares of {by} and means of clipped losses"
         )
 
     def limits(self, facts: Facts) -> str:
