@@ -6,9 +6,11 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -54,8 +56,35 @@ class Finished:
     stderr: str
 
 
-Ringfence = Callable[..., Finished]
-Json = Callable[..., dict[str, Any]]
+def ringfence(*arguments: object, status: int = 0) -> Finished:
+    """Run the command from its entry point to its exit status, which must be the given one."""
+    with ExitStack() as changed:
+        changed.enter_context(patch.object(typer.main, "get_command", _commands))
+        changed.enter_context(patch.object(sys, "argv", ["ringfence", *map(str, arguments)]))
+        stdout = changed.enter_context(redirect_stdout(io.StringIO()))
+        stderr = changed.enter_context(redirect_stderr(io.StringIO()))
+        ended = changed.enter_context(pytest.raises(SystemExit))
+        main.run()
+    done = Finished(int(ended.value.code or 0), stdout.getvalue(), stderr.getvalue())
+    assert done.returncode == status, done
+    return done
+
+
+def ringfence_json(*arguments: object) -> dict[str, Any]:
+    """Run the command with --json and return what it printed."""
+    content: dict[str, Any] = json.loads(ringfence(*arguments, "--json").stdout)
+    return content
+
+
+def refuses(says: str, *arguments: object) -> Finished:
+    """Run a command that must be refused: by one line on standard error that says why, and status 1."""
+    done = ringfence(*arguments, status=1)
+    assert says in done.stderr
+    assert done.stderr.startswith("ringfence: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done
 
 
 @functools.cache
@@ -90,24 +119,31 @@ class Federation:
         path.write_text(content, newline="")
         return path
 
-    def train(self, *changes: str, target: str = "ill", epsilon: str = "2", exact: bool = True) -> list[str]:
+    def train(self, *changes: object, target: str = "ill", epsilon: str = "2", exact: bool = True) -> list[object]:
         """Train, and measure without noise too, since these records are nobody's."""
         exactly = ["--exact"] if exact and not {"--held-out", "--test"} & set(changes) else []
         return [
-            "train", *map(str, self.files), "--schema", str(self.schema), *aimed(target, changes), "--epsilon", epsilon,
+            "train", *self.files, "--schema", self.schema, *aimed(target, changes), "--epsilon", epsilon,
             "--delta", "1e-6", *meant(epsilon), *exactly, *changes,
         ]  # fmt: skip
 
-    def statistics(self, *changes: str, epsilon: str = "2") -> list[str]:
+    def statistics(self, *changes: object, epsilon: str = "2") -> list[object]:
         return [
-            "statistics", *map(str, self.files), "--schema", str(self.schema), "--epsilon", epsilon, "--delta", "1e-6",
+            "statistics", *self.files, "--schema", self.schema, "--epsilon", epsilon, "--delta", "1e-6",
             *meant(epsilon), *changes,
         ]  # fmt: skip
 
-    def plan(self, *changes: str, target: str = "ill") -> list[str]:
+    def plan(self, *changes: object, target: str = "ill") -> list[object]:
         return [
-            "plan", "--schema", str(self.schema), *aimed(target, changes), "--silo", "north=1000", "--silo",
+            "plan", "--schema", self.schema, *aimed(target, changes), "--silo", "north=1000", "--silo",
             "south=3000", "--epsilon", "1", *changes,
+        ]  # fmt: skip
+
+    def silo_init(self, folder: Path, *changes: object, name: str = "north") -> list[object]:
+        """Make the folder of one of the silos."""
+        return [
+            "silo", "init", folder, "--name", name, "--data", self.folder / f"{name}.csv", "--schema",
+            self.schema, "--epsilon", "3", "--delta", "1e-6", *changes,
         ]  # fmt: skip
 
     def column(self, name: str) -> list[str]:
@@ -123,7 +159,23 @@ class Federation:
         return {path.name: path.read_bytes() for path in sorted(self.folder.glob("*.ledger*"))}
 
 
-def aimed(target: str, changes: tuple[str, ...]) -> list[str]:
+class SiloCommands:
+    """`ringfence silo COMMAND FOLDER ...` for the folder of one silo."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, command: str, *arguments: object, status: int = 0) -> Finished:
+        return ringfence("silo", command, self.folder, *arguments, status=status)
+
+    def json(self, command: str, *arguments: object) -> dict[str, Any]:
+        return ringfence_json("silo", command, self.folder, *arguments)
+
+    def refuses(self, says: str, command: str, *arguments: object) -> Finished:
+        return refuses(says, "silo", command, self.folder, *arguments)
+
+
+def aimed(target: str, changes: tuple[object, ...]) -> list[str]:
     """Name the target, unless the changes do."""
     return [] if "--target" in changes else ["--target", target]
 
@@ -131,16 +183,6 @@ def aimed(target: str, changes: tuple[str, ...]) -> list[str]:
 def meant(epsilon: str) -> list[str]:
     """Many tests are not about privacy, and want little noise."""
     return ["--unusual-budget"] if float(epsilon) > 20 else []
-
-
-def check_one_sentence(done: Finished, says: str) -> None:
-    """A refusal is one line on standard error that says why, and status 1."""
-    assert says in done.stderr
-    assert done.stderr.startswith("ringfence: ")
-    assert len(done.stderr.splitlines()) == 1
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    assert done.returncode == 1
 
 
 def epsilon(costs: list[dict[str, Any]], against: str | None = None) -> float:
@@ -163,42 +205,13 @@ def federation(tmp_path: Path) -> Federation:
 
 
 @pytest.fixture
-def ringfence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ringfence:
-    """Run the command, from its entry point to its exit status."""
-
-    monkeypatch.setattr(typer.main, "get_command", _commands)
-
-    def finish(*arguments: str) -> Finished:
-        monkeypatch.setattr(sys, "argv", ["ringfence", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main.run()
-        printed = capsys.readouterr()
-        return Finished(int(ended.value.code or 0), printed.out, printed.err)
-
-    return finish
-
-
-@pytest.fixture
-def ringfence_json(ringfence: Ringfence) -> Json:
-    """Run the command with --json and return what it printed."""
-
-    def run(*arguments: str) -> dict[str, Any]:
-        done = ringfence(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
-        content: dict[str, Any] = json.loads(done.stdout)
-        return content
-
-    return run
-
-
-@pytest.fixture
-def check_ledgers(federation: Federation, ringfence_json: Json) -> Callable[[dict[str, Any]], None]:
+def check_ledgers(federation: Federation) -> Callable[[dict[str, Any]], None]:
     """Compare what a report says of every silo with what stands in that silo's ledger."""
 
     def check(report: dict[str, Any]) -> None:
         assert set(report["silos"]) == {file.stem for file in federation.files}
         for name, stated in report["silos"].items():
-            shown = ringfence_json("ledger", str(federation.folder / f"{name}.ledger"))
+            shown = ringfence_json("ledger", federation.folder / f"{name}.ledger")
             plan = next(plan for plan in shown["plans"] if plan["plan"] == report["plan"])
             assert plan["state"] == "finished"
             assert plan["charged"] == plan["released"] == stated["rounds"]

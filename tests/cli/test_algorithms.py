@@ -12,7 +12,7 @@ import pytest
 
 from ringfence.model.model import Model
 from ringfence.planning.algorithm_choice import METHODS
-from tests.cli.conftest import Federation, Json, Ringfence, epsilon
+from tests.cli.conftest import Federation, epsilon, ringfence, ringfence_json
 
 GENEROUS = "50"
 GOOD = 0.75
@@ -21,13 +21,13 @@ CheckLedgers = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture
-def train(federation: Federation, ringfence_json: Json, check_ledgers: CheckLedgers) -> Callable[..., Any]:
+def train(federation: Federation, check_ledgers: CheckLedgers) -> Callable[..., Any]:
     """Train with the options, check report, ledgers and model file against each other; return report and model."""
 
     def run(*options: str, target: str = "ill") -> tuple[dict[str, Any], Model]:
         out = federation.folder / "model.json"
         report = ringfence_json(
-            *federation.train(*options, "--out", str(out), "--overwrite", target=target, epsilon=GENEROUS)
+            *federation.train(*options, "--out", out, "--overwrite", target=target, epsilon=GENEROUS)
         )
         model = Model.load(out)
         plan = model.plan
@@ -92,7 +92,7 @@ def test_the_expected_distance_decides_how_far_the_weights_may_go(train: Train) 
     assert report["test"]["accuracy"] > GOOD
 
 
-def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation, ringfence: Ringfence) -> None:
+def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation) -> None:
     shown = ringfence(*federation.train("--max-rounds", "3"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
     assert what.startswith("preconditioned descent, along axes that a survey finds: 3 rounds of full batches")

@@ -7,7 +7,7 @@ import pytest
 from ringfence.federation.requests import TrainRequest
 from ringfence.federation.workflow import train_files
 from ringfence.planning.request import PlanRequest
-from tests.cli.conftest import Federation, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ NO_PLAN = [
 @pytest.mark.parametrize("command", ["train", "plan"])
 @pytest.mark.parametrize(("changes", "says"), NO_PLAN)
 def test_train_and_plan_refuse_what_cannot_be_planned(
-    untouched: Federation, ringfence: Ringfence, command: str, changes: list[str], says: str
+    untouched: Federation, command: str, changes: list[str], says: str
 ) -> None:
-    check_one_sentence(ringfence(*getattr(untouched, command)(*changes)), says)
+    refuses(says, *getattr(untouched, command)(*changes))
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,8 @@ def test_train_and_plan_refuse_what_cannot_be_planned(
         (["--same-data-as", "nowhere.ledger", "--no-report"], "There is no ledger at nowhere.ledger"),
     ],
 )
-def test_train_refuses_what_it_cannot_do(
-    untouched: Federation, ringfence: Ringfence, changes: list[str], says: str
-) -> None:
-    check_one_sentence(ringfence(*untouched.train(*changes)), says)
+def test_train_refuses_what_it_cannot_do(untouched: Federation, changes: list[str], says: str) -> None:
+    refuses(says, *untouched.train(*changes))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +87,8 @@ def test_train_refuses_what_it_cannot_do(
         (["--out", "/nowhere/plan.json"], "cannot be written"),
     ],
 )
-def test_plan_refuses_sizes_and_files_it_cannot_use(
-    untouched: Federation, ringfence: Ringfence, changes: list[str], says: str
-) -> None:
-    check_one_sentence(ringfence(*untouched.plan(*changes)), says)
+def test_plan_refuses_sizes_and_files_it_cannot_use(untouched: Federation, changes: list[str], says: str) -> None:
+    refuses(says, *untouched.plan(*changes))
 
 
 @pytest.mark.parametrize(
@@ -113,20 +109,17 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(
         (["--ledgers", "/proc/nowhere", "--new-beginning", "a test"], "No ledger can be made"),
     ],
 )
-def test_statistics_refuse_what_cannot_be_asked(
-    untouched: Federation, ringfence: Ringfence, changes: list[str], says: str
-) -> None:
-    check_one_sentence(ringfence(*untouched.statistics(*changes)), says)
+def test_statistics_refuse_what_cannot_be_asked(untouched: Federation, changes: list[str], says: str) -> None:
+    refuses(says, *untouched.statistics(*changes))
 
 
-def test_a_refusal_leaves_no_ledger_where_there_was_none(federation: Federation, ringfence: Ringfence) -> None:
+def test_a_refusal_leaves_no_ledger_where_there_was_none(federation: Federation) -> None:
     for arguments in (federation.train("--correlation", "0.5"), federation.statistics("--epsilon", "0")):
-        assert ringfence(*arguments).returncode == 1
+        ringfence(*arguments, status=1)
     assert not federation.ledgers()
 
 
-def test_an_option_that_does_not_exist_is_a_usage_error(federation: Federation, ringfence: Ringfence) -> None:
-    done = ringfence(*federation.train("--momentum", "0.9"))
-    assert done.returncode == 2
+def test_an_option_that_does_not_exist_is_a_usage_error(federation: Federation) -> None:
+    done = ringfence(*federation.train("--momentum", "0.9"), status=2)
     assert "No such option" in done.stderr
     assert not federation.ledgers()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ringfence as package
-from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence, ringfence_json
 
 
 def test_the_installed_command_and_the_module_print_the_package_s_version() -> None:
@@ -17,8 +17,8 @@ def test_the_installed_command_and_the_module_print_the_package_s_version() -> N
         assert printed.strip() == package.__version__
 
 
-def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federation, ringfence: Ringfence) -> None:
-    done = ringfence("schema", "draft", str(federation.files[0]))
+def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federation) -> None:
+    done = ringfence("schema", "draft", federation.files[0])
     columns = tomllib.loads(done.stdout)["columns"]
     assert {name: column["type"] for name, column in columns.items()} == {
         "age": "numeric", "dose": "numeric", "ward": "categorical", "ill": "boolean", "cost": "numeric",
@@ -27,51 +27,43 @@ def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federatio
 
 
 def test_a_draft_s_reader_is_warned_of_identifiers_that_repeat_and_the_draft_is_the_same_without(
-    tmp_path: Path, ringfence: Ringfence
+    tmp_path: Path,
 ) -> None:
     file, drafts = tmp_path / "visits.csv", []
     for patients in (["Quilliam", "Osterhaus", "Quilliam"], ["Quilliam", "Osterhaus", "Zwolle"]):
         file.write_text("patient,age\n" + "".join(f"{name},40\n" for name in patients))
-        drafts.append(ringfence("schema", "draft", str(file)))
+        drafts.append(ringfence("schema", "draft", file))
     assert 'only person = "patient" in the schema protects all rows of a person together' in drafts[0].stderr
     assert drafts[1].stderr == ""
     assert drafts[0].stdout == drafts[1].stdout
     assert "Quilliam" not in drafts[0].stdout + drafts[0].stderr
 
 
-def test_a_draft_that_was_not_filled_in_is_refused_by_name(federation: Federation, ringfence: Ringfence) -> None:
+def test_a_draft_that_was_not_filled_in_is_refused_by_name(federation: Federation) -> None:
     federation.schema.unlink()
-    assert ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema)).returncode == 0
-    check_one_sentence(ringfence(*federation.train()), "'lower' of column 'age' is not filled in")
+    ringfence("schema", "draft", federation.files[0], "--out", federation.schema)
+    refuses("'lower' of column 'age' is not filled in", *federation.train())
 
 
-def test_a_draft_is_not_written_over_a_schema_that_may_be_filled_in(
-    federation: Federation, ringfence: Ringfence
-) -> None:
+def test_a_draft_is_not_written_over_a_schema_that_may_be_filled_in(federation: Federation) -> None:
     filled_in = federation.schema.read_text()
-    done = ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema))
-    check_one_sentence(done, "may have been filled in")
+    refuses("may have been filled in", "schema", "draft", federation.files[0], "--out", federation.schema)
     assert federation.schema.read_text() == filled_in
 
 
-def test_the_example_trains_and_predicts_and_writes_over_nothing(
-    tmp_path: Path, ringfence: Ringfence, ringfence_json: Json
-) -> None:
-    files = ringfence_json("example", str(tmp_path / "new"), "--json")["files"]
+def test_the_example_trains_and_predicts_and_writes_over_nothing(tmp_path: Path) -> None:
+    files = ringfence_json("example", tmp_path / "new", "--json")["files"]
     assert [Path(file).name for file in files] == ["north.csv", "south.csv", "west.csv", "schema.toml", "new.csv"]
     model = tmp_path / "model.json"
-    trained = ringfence(
-        "train", *files[:3], "--schema", files[3], "--target", "ill", "--epsilon", "8", "--out", str(model)
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert ringfence("predict", str(model), files[4]).stdout.split() == ["ill", "yes", "no"]
-    check_one_sentence(ringfence("example", str(tmp_path / "new")), "is not overwritten")
+    ringfence("train", *files[:3], "--schema", files[3], "--target", "ill", "--epsilon", "8", "--out", model)
+    assert ringfence("predict", model, files[4]).stdout.split() == ["ill", "yes", "no"]
+    refuses("is not overwritten", "example", tmp_path / "new")
 
 
 QUERY = ["account", "--records", "1238", "--rounds", "35", "--clip", "1", "--delta", repr(1 / 1238**2)]
 
 
-def test_account_answers_both_ways(ringfence_json: Json) -> None:
+def test_account_answers_both_ways() -> None:
     noise = ringfence_json(*QUERY, "--sampling", "full", "--epsilon", "3")
     assert noise["sigma"] == pytest.approx(0.0150, rel=0.005)
     back = ringfence_json(*QUERY, "--sampling", "full", "--sigma", repr(noise["sigma"]))
@@ -80,15 +72,13 @@ def test_account_answers_both_ways(ringfence_json: Json) -> None:
 
 
 @pytest.mark.parametrize(("sampling", "sigma"), [("full", 8.11), ("fixed", 11.2), ("poisson", 8.08)])
-def test_account_agrees_with_the_reference_noise_at_epsilon_6(
-    ringfence_json: Json, sampling: str, sigma: float
-) -> None:
+def test_account_agrees_with_the_reference_noise_at_epsilon_6(sampling: str, sigma: float) -> None:
     batch = [] if sampling == "full" else ["--batch", "256"]
     answer = ringfence_json(*QUERY, "--sampling", sampling, *batch, "--epsilon", "6")
     assert 1000 * answer["sigma"] == pytest.approx(sigma, rel=0.006)
 
 
-def test_account_shows_the_true_epsilon_of_the_paper_s_formula(ringfence_json: Json) -> None:
+def test_account_shows_the_true_epsilon_of_the_paper_s_formula() -> None:
     answer = ringfence_json(*QUERY, "--sampling", "fixed", "--batch", "256", "--epsilon", "6", "--noise", "practical")
     assert answer["nominal_epsilon"] == 6
     assert 8.8 < answer["epsilon"] < 9.4
@@ -107,8 +97,8 @@ def test_account_shows_the_true_epsilon_of_the_paper_s_formula(ringfence_json: J
         (["--epsilon", "1", "--sampling", "now and then", "--batch", "9"], "Unknown sampling"),
     ],
 )
-def test_account_refuses_bad_numbers_in_one_sentence(ringfence: Ringfence, changes: list[str], says: str) -> None:
-    check_one_sentence(ringfence(*QUERY, *changes), says)
+def test_account_refuses_bad_numbers_in_one_sentence(changes: list[str], says: str) -> None:
+    refuses(says, *QUERY, *changes)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +111,11 @@ def test_account_refuses_bad_numbers_in_one_sentence(ringfence: Ringfence, chang
     ],
 )
 def test_what_cannot_be_read_or_made_is_refused_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ringfence: Ringfence, command: str, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
-    check_one_sentence(ringfence(*command.split()), says)
+    refuses(says, *command.split())
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -149,10 +139,9 @@ def test_what_cannot_be_read_or_made_is_refused_before_any_work(
     ],
 )
 def test_a_command_without_its_extra_names_it_and_makes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ringfence: Ringfence, command: str, package: str, extra: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, package: str, extra: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
-    done = ringfence(*command.split())
-    check_one_sentence(done, f"needs '{package}', which is not installed: pip install \"ringfence[{extra}]\".")
+    refuses(f"needs '{package}', which is not installed: pip install \"ringfence[{extra}]\".", *command.split())
     assert not list(tmp_path.iterdir())

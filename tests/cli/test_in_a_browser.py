@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import Window
-from tests.cli.conftest import Federation, Json, Ringfence
+from tests.cli.conftest import Federation, ringfence
 from tests.cli.test_silo_own import Owner
 
 
@@ -20,20 +20,17 @@ def check(window: Window, page: Path, heading: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cost", "ill"])
-def test_the_pages_of_a_silo_s_own_model_have_no_fault(
-    window: Window, federation: Federation, ringfence: Ringfence, ringfence_json: Json, target: str
-) -> None:
-    owner = Owner(federation, ringfence, ringfence_json, target=target)
-    made = owner.json("personalise", str(owner.model))
+def test_the_pages_of_a_silo_s_own_model_have_no_fault(window: Window, federation: Federation, target: str) -> None:
+    owner = Owner(federation, target)
+    made = owner.json("personalise", owner.model)
     check(window, Path(made["page"]), "model of silo 'north'")
-    check(window, Path(owner.json("compare", str(owner.model))["page"]), "What silo 'north' gains")
+    check(window, Path(owner.json("compare", owner.model)["page"]), "What silo 'north' gains")
 
 
 def test_the_page_of_a_model_that_was_chosen_from_candidates_has_no_fault(
-    window: Window, federation: Federation, ringfence: Ringfence
+    window: Window, federation: Federation
 ) -> None:
     page = federation.folder / "chosen.html"
-    done = ringfence(*federation.train("--try", "ridge=0,0.1", "--max-rounds", "4", "--report", str(page), exact=False))
-    assert done.returncode == 0, done.stderr
+    ringfence(*federation.train("--try", "ridge=0,0.1", "--max-rounds", "4", "--report", page, exact=False))
     assert "Which candidate was chosen" in page.read_text()
     check(window, page, "ill")

@@ -12,42 +12,40 @@ from ringfence.model.model import Model
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import export
 from ringfence.silo.records.records import Records
-from tests.cli.conftest import Federation, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence
 from tests.silo.agents import make_silo_folder
 from tests.support import MakePlan
 
 
-def trained(federation: Federation, ringfence: Ringfence) -> Path:
+def trained(federation: Federation) -> Path:
     out = federation.folder / "model.json"
-    assert ringfence(*federation.train("--max-rounds", "5", "--out", str(out), target="cost")).returncode == 0
+    ringfence(*federation.train("--max-rounds", "5", "--out", out, target="cost"))
     return out
 
 
-def test_coefficients_are_exported_as_csv_and_json(federation: Federation, ringfence: Ringfence) -> None:
-    path = trained(federation, ringfence)
+def test_coefficients_are_exported_as_csv_and_json(federation: Federation) -> None:
+    path = trained(federation)
     linear = Model.load(path).linear()
-    printed = ringfence("model", "export", str(path))
+    printed = ringfence("model", "export", path)
     rows = list(csv.reader(io.StringIO(printed.stdout)))
     assert rows[0] == ["feature", "cost"]
     assert [float(value) for _, value in rows[1:]] == [*linear.coefficients[0], *linear.intercepts]
     out = federation.folder / "coefficients.json"
-    assert ringfence("model", "export", str(path), "--to", "json", "--out", str(out)).stdout == ""
+    assert ringfence("model", "export", path, "--to", "json", "--out", out).stdout == ""
     assert np.array_equal(json.loads(out.read_text())["coefficients"], linear.coefficients)
 
 
-def test_a_model_s_statement_is_that_of_its_run(federation: Federation, ringfence: Ringfence) -> None:
-    path = trained(federation, ringfence)
-    printed = ringfence("model", "statement", str(path)).stdout
+def test_a_model_s_statement_is_that_of_its_run(federation: Federation) -> None:
+    path = trained(federation)
+    printed = ringfence("model", "statement", path).stdout
     assert "north: each of 300 records, over" in printed
     assert "Not verified: this is what the model's maker wrote into the file." in printed
     bare = Model.load(path).model_copy(update={"guarantees": {}})
     bare.save(path)
-    assert "no silo's ledger" in ringfence("model", "statement", str(path)).stdout
+    assert "no silo's ledger" in ringfence("model", "statement", path).stdout
 
 
-def test_a_statement_is_verified_against_certificates_and_only_then(
-    tmp_path: Path, plan_of: MakePlan, ringfence: Ringfence
-) -> None:
+def test_a_statement_is_verified_against_certificates_and_only_then(tmp_path: Path, plan_of: MakePlan) -> None:
     silo_folder, plan = make_silo_folder(tmp_path), plan_of(rounds=3)
     records = silo_folder.records().encoded(plan.data)
     assert isinstance(records, Records)
@@ -56,7 +54,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
     path, certificate, other = tmp_path / "model.json", tmp_path / "certificate.json", tmp_path / "other.json"
     model.save(path)
     export(silo_folder, certificate)
-    printed = ringfence("model", "statement", str(path), "--certificate", str(certificate)).stdout
+    printed = ringfence("model", "statement", path, "--certificate", certificate).stdout
     assert "clinic: verified." in printed
     assert "Not verified" not in printed
     stated = model.guarantees["clinic"]
@@ -69,22 +67,27 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
     }
     for lie in lies.values():
         model.model_copy(update={"guarantees": {"clinic": lie}}).save(path)
-        done = ringfence("model", "statement", str(path), "--certificate", str(certificate))
-        check_one_sentence(done, "The statement is not true of silo 'clinic'")
+        refuses(
+            "The statement is not true of silo 'clinic'",
+            "model",
+            "statement",
+            path,
+            "--certificate",
+            certificate,
+        )
     model.save(path)
     (tmp_path / "another").mkdir()
     export(make_silo_folder(tmp_path / "another", seed=8), other)
-    done = ringfence("model", "statement", str(path), "--certificate", str(other))
-    check_one_sentence(done, "shows no release for this model")
+    refuses("shows no release for this model", "model", "statement", path, "--certificate", other)
     certificate.write_bytes(certificate.read_bytes().replace(b"charged", b"refused", 1))
-    assert ringfence("model", "statement", str(path), "--certificate", str(certificate)).returncode == 1
+    ringfence("model", "statement", path, "--certificate", certificate, status=1)
 
 
-def test_what_cannot_be_exported_is_one_sentence(federation: Federation, ringfence: Ringfence) -> None:
-    path = trained(federation, ringfence)
+def test_what_cannot_be_exported_is_one_sentence(federation: Federation) -> None:
+    path = trained(federation)
     for command, says in [
         (["model", "export", str(path), "--to", "pickle"], "csv, json or onnx"),
         (["model", "export", str(path), "--out", str(path / "here")], "cannot be written"),
         (["model", "export", str(federation.schema)], f"{federation.schema} is not a valid Model"),
     ]:
-        check_one_sentence(ringfence(*command), says)
+        refuses(says, *command)

@@ -10,14 +10,13 @@ import pytest
 from ringfence.model.model import Model
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table, as_cells
-from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence, ringfence_json
 
 
 @pytest.fixture
-def model(federation: Federation, ringfence: Ringfence) -> Path:
+def model(federation: Federation) -> Path:
     path = federation.folder / "model.json"
-    done = ringfence(*federation.train("--out", str(path), "--no-report", epsilon="4", exact=False))
-    assert done.returncode == 0, done.stderr
+    ringfence(*federation.train("--out", path, "--no-report", epsilon="4", exact=False))
     return path
 
 
@@ -28,15 +27,13 @@ def new(federation: Federation) -> Path:
     return path
 
 
-def test_ids_probabilities_and_predictions_stand_side_by_side(
-    model: Path, new: Path, ringfence: Ringfence, ringfence_json: Json
-) -> None:
-    done = ringfence("predict", str(model), str(new), "--id", "patient", "--probabilities")
+def test_ids_probabilities_and_predictions_stand_side_by_side(model: Path, new: Path) -> None:
+    done = ringfence("predict", model, new, "--id", "patient", "--probabilities")
     header, first, second = done.stdout.splitlines()
     assert header == "patient,ill,ill=no,ill=yes"
     assert first.startswith('"p,1",yes,')
     assert second.startswith("p2,no,")
-    found = ringfence_json("predict", str(model), str(new), "--id", "patient", "--probabilities")
+    found = ringfence_json("predict", model, new, "--id", "patient", "--probabilities")
     assert found["predictions"] == ["yes", "no"]
     assert list(found["columns"]) == ["patient", "ill=no", "ill=yes"]
 
@@ -45,7 +42,7 @@ def texts(table: Table) -> dict[str, list[str]]:
     return {name: as_cells(cells).texts() for name, cells in table.items()}
 
 
-def test_parquet_goes_in_and_out_as_csv_does(model: Path, new: Path, ringfence: Ringfence) -> None:
+def test_parquet_goes_in_and_out_as_csv_does(model: Path, new: Path) -> None:
     other, out = new.with_suffix(".parquet"), new.with_name("out.parquet")
     parquet.write_table(
         arrow.table(
@@ -53,35 +50,35 @@ def test_parquet_goes_in_and_out_as_csv_does(model: Path, new: Path, ringfence: 
         ),
         other,
     )
-    done = ringfence("predict", str(model), str(other), "--id", "patient", "--probabilities", "--out", str(out))
+    done = ringfence("predict", model, other, "--id", "patient", "--probabilities", "--out", out)
     assert done.stdout == f"Wrote 2 predictions to {out}.\n"
     text = new.with_name("out.csv")
-    ringfence("predict", str(model), str(new), "--id", "patient", "--probabilities", "--out", str(text))
+    ringfence("predict", model, new, "--id", "patient", "--probabilities", "--out", text)
     assert texts(read_table(out)) == texts(read_table(text))
 
 
-def test_what_cannot_be_predicted_is_one_sentence(model: Path, new: Path, ringfence: Ringfence) -> None:
+def test_what_cannot_be_predicted_is_one_sentence(model: Path, new: Path) -> None:
     for changes, says in [
         (["--id", "name"], "has no column 'name' to copy"),
         (["--interval", "0.9"], "train two models with --loss pinball"),
         (["--upper", str(model)], "two with the pinball loss"),
         (["--out", str(new / "here.csv")], "cannot be written"),
     ]:
-        check_one_sentence(ringfence("predict", str(model), str(new), *changes), says)
+        refuses(says, "predict", model, new, *changes)
 
 
-def test_a_card_is_printed_or_written(model: Path, ringfence: Ringfence) -> None:
+def test_a_card_is_printed_or_written(model: Path) -> None:
     out = model.with_suffix(".md")
-    assert ringfence("model", "card", str(model), "--out", str(out)).returncode == 0
-    assert ringfence("model", "card", str(model)).stdout == out.read_text()
+    ringfence("model", "card", model, "--out", out)
+    assert ringfence("model", "card", model).stdout == out.read_text()
     assert "held-out records of all silos" in out.read_text()
-    check_one_sentence(ringfence("model", "card", str(model), "--out", str(out / "x")), "cannot be written")
+    refuses("cannot be written", "model", "card", model, "--out", out / "x")
 
 
-def test_an_exported_graph_predicts_what_the_command_predicts(model: Path, new: Path, ringfence: Ringfence) -> None:
+def test_an_exported_graph_predicts_what_the_command_predicts(model: Path, new: Path) -> None:
     out = model.with_suffix(".onnx")
-    check_one_sentence(ringfence("model", "export", str(model), "--to", "onnx"), "name a file with --out")
-    assert ringfence("model", "export", str(model), "--to", "onnx", "--out", str(out)).returncode == 0
+    refuses("name a file with --out", "model", "export", model, "--to", "onnx")
+    ringfence("model", "export", model, "--to", "onnx", "--out", out)
     session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
     matrix = Model.load(model).linear().matrix(read_table(new))
     (predicted,) = session.run(["prediction"], {"features": matrix})

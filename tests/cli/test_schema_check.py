@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence.silo.records.schema_check import check_schema
-from tests.cli.conftest import Ringfence
+from tests.cli.conftest import ringfence
 
 SECRET = "ZX4711Quilliam"
 NOTES = ("hat seit Tagen starken Husten", "klagt über Schmerzen im Arm", "fühlt sich müde und schläft schlecht")
@@ -31,9 +31,9 @@ def eight_columns(folder: Path) -> Path:
     return file
 
 
-def test_an_eight_column_file_trains_after_one_draft_and_one_check(tmp_path: Path, ringfence: Ringfence) -> None:
+def test_an_eight_column_file_trains_after_one_draft_and_one_check(tmp_path: Path) -> None:
     file, schema = eight_columns(tmp_path), tmp_path / "schema.toml"
-    assert ringfence("schema", "draft", str(file), "--out", str(schema)).returncode == 0
+    ringfence("schema", "draft", file, "--out", schema)
     text = schema.read_text(encoding="utf-8")
     drafted = tomllib.loads(text)
     assert {name: column["type"] for name, column in drafted["columns"].items()} == {
@@ -61,11 +61,10 @@ def test_an_eight_column_file_trains_after_one_draft_and_one_check(tmp_path: Pat
         assert before in text
         text = text.replace(before, after)
     schema.write_text(text, encoding="utf-8")
-    checked = ringfence("schema", "check", str(schema), str(file))
-    assert (checked.returncode, checked.stderr) == (0, "")
+    checked = ringfence("schema", "check", schema, file)
+    assert checked.stderr == ""
     assert "fits" in checked.stdout
-    trained = ringfence("train", str(file), "--schema", str(schema), "--target", "krank", "--epsilon", "4")
-    assert trained.returncode == 0, trained.stderr
+    ringfence("train", file, "--schema", schema, "--target", "krank", "--epsilon", "4")
 
 
 SCHEMA = """
@@ -89,16 +88,13 @@ upper = 2
 """
 
 
-def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value(
-    tmp_path: Path, ringfence: Ringfence
-) -> None:
+def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value(tmp_path: Path) -> None:
     schema, file = tmp_path / "schema.toml", tmp_path / "data.csv"
     schema.write_text(SCHEMA)
     rows = [f"1,{SECRET},a,2020-05-01", "2,,b,2020-05-01", f"3,{SECRET},{SECRET},{SECRET}"]
     rows += [f"4,5,{SECRET},2020-05-01"] * 5
     file.write_text("\n".join(["id,age,town,seen", *rows, ""]))
-    done = ringfence("schema", "check", str(schema), str(file))
-    assert done.returncode == 1
+    done = ringfence("schema", "check", schema, file, status=1)
     assert SECRET not in done.stdout + done.stderr
     told = " ".join(done.stdout.split())
     for sentence in (
@@ -110,35 +106,29 @@ def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value
     ):
         assert sentence in told
     assert "5 problems" in done.stderr
-    assert ringfence("schema", "check", str(schema), str(file), "--json").returncode == 1
+    ringfence("schema", "check", schema, file, "--json", status=1)
 
 
-def test_the_maps_that_a_draft_shows_train_once_their_columns_are_the_table_s(
-    tmp_path: Path, ringfence: Ringfence
-) -> None:
+def test_the_maps_that_a_draft_shows_train_once_their_columns_are_the_table_s(tmp_path: Path) -> None:
     file, schema = tmp_path / "data.csv", tmp_path / "schema.toml"
     random = np.random.default_rng(4)
     rows = [f"{age:.1f},{hour:.1f},{age / 100:.2f}" for age, hour in random.uniform((20, 0), (90, 24), (300, 2))]
     file.write_text("\n".join(["age,hour,cost", *rows, ""]))
-    text = ringfence("schema", "draft", str(file)).stdout
+    text = ringfence("schema", "draft", file).stdout
     shown = text[text.index("# maps = [") : text.index("# ]") + 3].replace("# ", "", 1).replace("\n# ", "\n")
     maps = shown.replace("AGE", "age").replace("BMI", "hour").replace("HOUR", "hour")
     bounds = {"age": "lower = 0, upper = 120", "hour": "lower = 0, upper = 24", "cost": "lower = 0, upper = 1"}
     columns = [f'columns.{name} = {{type = "numeric", {own}}}' for name, own in bounds.items()]
     schema.write_text("\n".join([maps, *columns, ""]))
-    checked = ringfence("schema", "check", str(schema), str(file))
-    assert (checked.returncode, checked.stderr) == (0, "")
+    checked = ringfence("schema", "check", schema, file)
+    assert checked.stderr == ""
     out = tmp_path / "model.json"
-    done = ringfence(
-        "train", str(file), "--schema", str(schema), "--target", "cost", "--epsilon", "0.1", "--out", str(out)
-    )
-    assert done.returncode == 0, done.stderr
+    done = ringfence("train", file, "--schema", schema, "--target", "cost", "--epsilon", "0.1", "--out", out)
     assert "The maps are wide for this budget" in " ".join((done.stdout + done.stderr).split())
-    predicted = ringfence("predict", str(out), str(file))
-    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 301)
+    predicted = ringfence("predict", out, file)
+    assert len(predicted.stdout.splitlines()) == 301
     schema.write_text("\n".join([maps.replace('"hour"', '"minute"'), *columns, ""]))
-    checked = ringfence("schema", "check", str(schema), str(file))
-    assert checked.returncode == 1
+    checked = ringfence("schema", "check", schema, file, status=1)
     assert "names the column 'minute', which is missing from the columns" in " ".join(checked.stdout.split())
 
 
@@ -172,31 +162,25 @@ def test_a_table_without_records_is_told(tmp_path: Path, content: str) -> None:
     assert check_schema(schema, file) == ["the table has a header but no records."]
 
 
-def test_several_tables_are_checked_at_once_and_each_problem_names_its_file(
-    tmp_path: Path, ringfence: Ringfence
-) -> None:
+def test_several_tables_are_checked_at_once_and_each_problem_names_its_file(tmp_path: Path) -> None:
     schema = tmp_path / "schema.toml"
     schema.write_text('[columns.age]\ntype = "numeric"\nlower = 0\nupper = 120\n')
     for name, rows in {"north": "40\n50", "south": "60\nold", "west": "70\n80"}.items():
         (tmp_path / f"{name}.csv").write_text(f"age\n{rows}\n")
     files = [str(tmp_path / f"{name}.csv") for name in ("north", "south", "west")]
-    refused = ringfence("schema", "check", str(schema), *files)
-    assert refused.returncode == 1
+    refused = ringfence("schema", "check", schema, *files, status=1)
     (problem,) = refused.stdout.splitlines()
     assert problem.startswith("south.csv: column 'age', row 3: ")
     assert "old" not in refused.stdout + refused.stderr
     assert f"schema.toml does not describe {files[1]}: 1 problem." in " ".join(refused.stderr.split())
-    fitting = ringfence("schema", "check", str(schema), files[0], files[2])
-    assert (fitting.returncode, len(fitting.stdout.splitlines())) == (0, 2)
+    fitting = ringfence("schema", "check", schema, files[0], files[2])
+    assert len(fitting.stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize("start", [b"PK\x03\x04\x14\x00\x06\x00", bytes.fromhex("d0cf11e0a1b11ae1")])
-def test_a_spreadsheet_is_refused_with_what_to_export_instead(
-    tmp_path: Path, ringfence: Ringfence, start: bytes
-) -> None:
+def test_a_spreadsheet_is_refused_with_what_to_export_instead(tmp_path: Path, start: bytes) -> None:
     book = tmp_path / "book.xlsx"
     book.write_bytes(start + b"Quilliam" * 100)
-    refused = ringfence("schema", "draft", str(book))
-    assert refused.returncode == 1
+    refused = ringfence("schema", "draft", book, status=1)
     assert "export the table as CSV or Parquet" in " ".join(refused.stderr.split())
     assert "Quilliam" not in refused.stdout + refused.stderr

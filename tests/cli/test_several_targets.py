@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 
 from ringfence.model.model import Model
-from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence, ringfence_json
 
 TARGETS = ["--target", "cost", "--target", "dose"]
 
 
 @pytest.fixture
-def trained(federation: Federation, ringfence_json: Json) -> Path:
+def trained(federation: Federation) -> Path:
     out = federation.folder / "model.json"
-    ringfence_json(*federation.train(*TARGETS, "--out", str(out), epsilon="50"))
+    ringfence_json(*federation.train(*TARGETS, "--out", out, epsilon="50"))
     return out
 
 
-def test_two_targets_are_trained_told_predicted_and_exported(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json, trained: Path
-) -> None:
+def test_two_targets_are_trained_told_predicted_and_exported(federation: Federation, trained: Path) -> None:
     model = Model.load(trained)
     assert model.plan.data.targets == ("cost", "dose")
     assert "dose" not in model.plan.data.features
@@ -34,27 +32,24 @@ def test_two_targets_are_trained_told_predicted_and_exported(
         error = told[f"{name}: RMSE"]
         assert error is not None
         assert error < most
-    done = ringfence("predict", str(trained), str(federation.files[0]), "--id", "age")
+    done = ringfence("predict", trained, federation.files[0], "--id", "age")
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert list(rows[0]) == ["age", "cost", "dose"]
     assert len(rows) == 300
     expected = np.array(model.predict_csv(federation.files[0]), dtype=np.float64)
     np.testing.assert_allclose([[float(row["cost"]), float(row["dose"])] for row in rows], expected)
-    exported = json.loads(ringfence("model", "export", str(trained), "--to", "json").stdout)
+    exported = json.loads(ringfence("model", "export", trained, "--to", "json").stdout)
     assert exported["outputs"] == ["cost", "dose"]
     assert np.shape(exported["coefficients"]) == (2, len(exported["features"]))
-    assert "The first 2 columns are predicted" in ringfence("model", "card", str(trained)).stdout
-    shown = ringfence_json("model", "show", str(trained))["weights"]
+    assert "The first 2 columns are predicted" in ringfence("model", "card", trained).stdout
+    shown = ringfence_json("model", "show", trained)["weights"]
     sizes = [abs(row["weight"]) for row in shown]
     assert sizes == sorted(sizes, reverse=True)
     assert {row["of"] for row in shown} == {"cost", "dose"}
 
 
-def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
-    federation: Federation, ringfence: Ringfence, trained: Path
-) -> None:
-    done = ringfence("predict", str(trained), str(federation.files[0]), "--interval", "0.9")
-    check_one_sentence(done, "Intervals are for a single target")
+def test_what_is_of_one_target_alone_is_refused_with_the_remedy(federation: Federation, trained: Path) -> None:
+    refuses("Intervals are for a single target", "predict", trained, federation.files[0], "--interval", "0.9")
     before = federation.ledgers()
     for options, says in (
         ([*TARGETS, "--loss", "huber"], "need the multi-squared loss"),
@@ -62,14 +57,14 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
         (["--target", "cost", "--target", "ward"], "each must be a number with bounds: 'ward' is not"),
         (["--target", "cost", "--target", "cost"], "the column 'cost' is named as a target and as something else"),
     ):
-        check_one_sentence(ringfence(*federation.train(*options)), says)
+        refuses(says, *federation.train(*options))
     assert federation.ledgers() == before
 
 
-def test_a_lasso_draws_weights_to_zero_and_is_told(federation: Federation, ringfence_json: Json) -> None:
+def test_a_lasso_draws_weights_to_zero_and_is_told(federation: Federation) -> None:
     out = federation.folder / "model.json"
     report = ringfence_json(
-        *federation.train("--lasso", "0.08", "--average", "last", "--out", str(out), target="cost", epsilon="50")
+        *federation.train("--lasso", "0.08", "--average", "last", "--out", out, target="cost", epsilon="50")
     )
     model = Model.load(out)
     assert model.plan.lasso == 0.08

@@ -11,18 +11,18 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import Custom, load_schema
 from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
-from tests.cli.conftest import Finished, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import SiloCommands
 from tests.silo.agents import SCHEMA, make_silo_folder
 
 SOURCE = "def log_cosh(score, target):\n    return jnp.logaddexp(score - target, target - score)\n"
 DIGEST = digest_of(SOURCE)
 
 
-class Operator:
+class Operator(SiloCommands):
     """A silo's folder, and a plan that brings a loss of its own."""
 
-    def __init__(self, place: Path, run: Ringfence) -> None:
-        self.folder, self._run = make_silo_folder(place).path, run
+    def __init__(self, place: Path) -> None:
+        super().__init__(make_silo_folder(place).path)
         (place / "numbers.toml").write_text(SCHEMA)
         schema = load_schema(place / "numbers.toml", target="a")
         members = [Member("clinic", 40, epsilon=1.0, delta=1e-6)]
@@ -41,53 +41,50 @@ class Operator:
         INSTALLED.clear()  # the author had it, and the operator does not
         self.own, self.squared = place / "own.json", place / "squared.json"
 
-    def run(self, command: str, plan: Path, *options: str) -> Finished:
-        return self._run("silo", command, str(self.folder), str(plan), *options)
-
 
 @pytest.fixture
-def operator(tmp_path: Path, ringfence: Ringfence) -> Iterator[Operator]:
+def operator(tmp_path: Path) -> Iterator[Operator]:
     before = dict(INSTALLED)
-    yield Operator(tmp_path, ringfence)
+    yield Operator(tmp_path)
     INSTALLED.clear()
     INSTALLED.update(before)
 
 
-def test_a_program_is_read_then_installed_and_only_then_approved(operator: Operator, ringfence_json: Json) -> None:
+def test_a_program_is_read_then_installed_and_only_then_approved(operator: Operator) -> None:
     assert "is not installed here" in operator.run("review", operator.own).stdout
     shown = operator.run("loss", operator.own)
     assert shown.stdout == SOURCE
     assert f"--install {DIGEST[:12]}" in shown.stderr
     assert not (operator.folder / "losses").exists()
-    assert operator.run("loss", operator.own, "--install", DIGEST[:12]).returncode == 0
+    operator.run("loss", operator.own, "--install", DIGEST[:12])
     (installed,) = (operator.folder / "losses").iterdir()
     assert installed.read_text() == SOURCE
     review = operator.run("review", operator.own).stdout
     assert f"custom 'log_cosh' (a program of sha256 {DIGEST[:12]}…) loss" in review
     digest = operator.plans["own"].digest()
-    assert operator.run("approve", operator.own, "--digest", digest).returncode == 0
-    told = ringfence_json("silo", "loss", str(operator.folder), str(operator.own))
+    operator.run("approve", operator.own, "--digest", digest)
+    told = operator.json("loss", operator.own)
     assert told == {"title": "log_cosh", "sha256": DIGEST, "source": SOURCE, "installed": str(installed)}
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, DIGEST[:11], ""])
 def test_another_digest_installs_nothing(operator: Operator, digest: str) -> None:
-    check_one_sentence(operator.run("loss", operator.own, "--install", digest), "does not have that SHA-256")
+    operator.refuses("does not have that SHA-256", "loss", operator.own, "--install", digest)
     assert not (operator.folder / "losses").exists()
 
 
 def test_a_plan_of_a_known_loss_brings_nothing_to_install(operator: Operator) -> None:
-    check_one_sentence(operator.run("loss", operator.squared), "has no loss of its own")
+    operator.refuses("has no loss of its own", "loss", operator.squared)
 
 
 def test_what_others_may_change_is_not_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.run("loss", operator.own, "--install", DIGEST[:12])
     (installed,) = (operator.folder / "losses").iterdir()
     installed.chmod(0o622)
-    check_one_sentence(operator.run("review", operator.own), "can be changed by other users")
+    operator.refuses("can be changed by other users", "review", operator.own)
     installed.chmod(0o600)
     if os.geteuid() == 0:
         os.chown(installed, 1, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 1)
-    check_one_sentence(operator.run("review", operator.own), "can be changed by other users")
+    operator.refuses("can be changed by other users", "review", operator.own)

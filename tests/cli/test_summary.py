@@ -10,7 +10,7 @@ from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import load_schema
-from tests.cli.conftest import Json, Ringfence, check_one_sentence, epsilon
+from tests.cli.conftest import epsilon, refuses, ringfence, ringfence_json
 
 SCHEMA = """
 columns.age = {type = "numeric", lower = 0, upper = 100}
@@ -59,9 +59,7 @@ def row(target: str, random: np.random.Generator) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["cost", "ill"])
-def test_every_coefficient_is_found_in_the_table_s_units_up_to_its_own_error(
-    tmp_path: Path, ringfence_json: Json, target: str
-) -> None:
+def test_every_coefficient_is_found_in_the_table_s_units_up_to_its_own_error(tmp_path: Path, target: str) -> None:
     """False alarm: an estimate is 6 of its standard errors off, 2e-9 for each of five."""
     report = ringfence_json(*Hospitals(tmp_path, target).summary())
     assert set(report["coefficients"]) == set(TRUTH[target])
@@ -77,15 +75,12 @@ def test_every_coefficient_is_found_in_the_table_s_units_up_to_its_own_error(
     assert strong["p_value"] < 1e-6
 
 
-def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(
-    tmp_path: Path, ringfence: Ringfence, ringfence_json: Json
-) -> None:
+def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path, "cost", records=600)
     report = ringfence_json(*hospitals.summary(epsilon="1"))
     for name in ("east", "west"):
         assert epsilon(report["silos"][name]["used"]) == pytest.approx(1.0, rel=1e-3)
     done = ringfence(*hospitals.summary("--by-silo", "--level", "0.5", epsilon="1"))
-    assert done.returncode == 0, done.stderr
     assert "over silos" in done.stdout
     assert all(name in done.stdout for name in TRUTH["cost"])
     assert "What is protected" in done.stdout
@@ -100,7 +95,7 @@ def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(
     ],
 )
 def test_what_cannot_be_made_is_refused_in_a_sentence_and_leaves_no_ledger(
-    tmp_path: Path, ringfence: Ringfence, changes: tuple[str, ...], says: str
+    tmp_path: Path, changes: tuple[str, ...], says: str
 ) -> None:
-    check_one_sentence(ringfence(*Hospitals(tmp_path, "cost", records=50).summary(*changes)), says)
+    refuses(says, *Hospitals(tmp_path, "cost", records=50).summary(*changes))
     assert not list(tmp_path.glob("*.ledger"))

@@ -7,10 +7,10 @@ import pytest
 from ringfence.model.model import Model
 from ringfence.protocol import Answer, RoundRequest
 from ringfence.silo.gate.gate import Gate
-from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence, ringfence_json
 
 
-def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federation, ringfence_json: Json) -> None:
+def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federation) -> None:
     report = ringfence_json(*federation.train())
     assert set(report["test"]) == {"accuracy", "per_silo"}
     assert report["test"]["accuracy"] > 0.85
@@ -24,14 +24,14 @@ def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federat
     assert len(report["plan"]) == 64
 
 
-def test_a_numeric_target_gives_a_regression_in_its_own_units(federation: Federation, ringfence_json: Json) -> None:
+def test_a_numeric_target_gives_a_regression_in_its_own_units(federation: Federation) -> None:
     report = ringfence_json(*federation.train(target="cost"))
     assert report["loss"] == "squared"
     assert report["test"]["rmse"] < 8.0  # the costs' standard deviation is about 18
 
 
 def test_the_exact_error_takes_targets_as_they_are_and_says_what_clamping_makes_of_it(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json, tmp_path: Path
+    federation: Federation, tmp_path: Path
 ) -> None:
     header, first, *others = federation.files[0].read_text().splitlines()
     beyond = tmp_path / "beyond.csv"  # the schema's bounds for the cost are 0 and 100
@@ -42,48 +42,46 @@ def test_the_exact_error_takes_targets_as_they_are_and_says_what_clamping_makes_
     assert report["test"]["per_silo"] == {"north": report["test"]["rmse"]}
     assert "rmse_clamped" not in ringfence_json(*federation.train(target="cost"))["test"]
     page = tmp_path / "page.html"
-    said = ringfence(*federation.train("--test", f"north={beyond}", "--report", str(page), target="cost")).stdout
+    said = ringfence(*federation.train("--test", f"north={beyond}", "--report", page, target="cost")).stdout
     for shown in (said, page.read_text()):
         assert "With clamped targets" in " ".join(shown.split())
 
 
-def test_three_categories_give_a_softmax_classifier(federation: Federation, ringfence_json: Json) -> None:
+def test_three_categories_give_a_softmax_classifier(federation: Federation) -> None:
     report = ringfence_json(*federation.train(target="ward"))
     assert report["loss"] == "softmax"
     assert report["test"]["accuracy"] > 0.4
 
 
-def test_each_silo_can_have_its_own_budget(federation: Federation, ringfence_json: Json) -> None:
+def test_each_silo_can_have_its_own_budget(federation: Federation) -> None:
     report = ringfence_json(*federation.train("--budget", "south=0.5,1e-7"))
     (south,), (north,) = (report["silos"][name]["this_run"] for name in ("south", "north"))
     assert (south["epsilon"], south["delta"]) == (pytest.approx(0.5, rel=1e-3), 1e-7)
     assert (north["epsilon"], north["delta"]) == (pytest.approx(2.0, rel=1e-3), 1e-6)
 
 
-def test_the_model_file_predicts_new_rows(federation: Federation, ringfence: Ringfence, ringfence_json: Json) -> None:
+def test_the_model_file_predicts_new_rows(federation: Federation) -> None:
     model = federation.folder / "model.json"
-    ringfence_json(*federation.train("--out", str(model)))
-    predicted = ringfence_json("predict", str(model), str(federation.files[0]))
+    ringfence_json(*federation.train("--out", model))
+    predicted = ringfence_json("predict", model, federation.files[0])
     truth = [line.split(",")[3] for line in federation.files[0].read_text().splitlines()[1:]]
     agreement = sum(p == t for p, t in zip(predicted["predictions"], truth, strict=True)) / len(truth)
     assert agreement > 0.85
-    plain = ringfence("predict", str(model), str(federation.files[0]))
+    plain = ringfence("predict", model, federation.files[0])
     assert plain.stdout.splitlines() == ["ill", *predicted["predictions"]]
     assert Model.load(model).plan.loss.name == "logistic"
 
 
-def test_the_ledger_command_shows_what_train_released(federation: Federation, ringfence: Ringfence) -> None:
-    assert ringfence(*federation.train("--rounds", "7", "--no-survey")).returncode == 0
-    assert ringfence(*federation.train("--rounds", "8", "--survey")).returncode == 0
-    shown = ringfence("ledger", str(federation.folder / "west.ledger"))
+def test_the_ledger_command_shows_what_train_released(federation: Federation) -> None:
+    ringfence(*federation.train("--rounds", "7", "--no-survey"))
+    ringfence(*federation.train("--rounds", "8", "--survey"))
+    shown = ringfence("ledger", federation.folder / "west.ledger")
     assert "hash chain intact" in shown.stdout
     assert "9/9" in shown.stdout  # an evaluation is two rounds of messages more
     assert "11/11" in shown.stdout  # and a survey one
 
 
-def test_exact_numbers_are_labelled_as_not_private_and_printed_only_when_asked_for(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json
-) -> None:
+def test_exact_numbers_are_labelled_as_not_private_and_printed_only_when_asked_for(federation: Federation) -> None:
     shown = ringfence(*federation.train())
     assert "NOT PRIVATE" in shown.stdout
     assert "that no epsilon covers" in " ".join(shown.stdout.split())
@@ -93,38 +91,33 @@ def test_exact_numbers_are_labelled_as_not_private_and_printed_only_when_asked_f
     assert report["silos"]["north"]["records"] == 300
 
 
-def test_nobody_can_seed_the_noise(federation: Federation, ringfence_json: Json) -> None:
+def test_nobody_can_seed_the_noise(federation: Federation) -> None:
     model = federation.folder / "model.json"
     weights = []
     for _ in range(2):
-        ringfence_json(*federation.train("--out", str(model), "--overwrite"))
+        ringfence_json(*federation.train("--out", model, "--overwrite"))
         weights.append(Model.load(model).weights)
     assert weights[0] != weights[1]
 
 
-def test_a_model_that_was_paid_for_is_not_written_over_and_the_refusal_costs_nothing(
-    federation: Federation, ringfence: Ringfence
-) -> None:
+def test_a_model_that_was_paid_for_is_not_written_over_and_the_refusal_costs_nothing(federation: Federation) -> None:
     model = federation.folder / "model.json"
     model.write_text("a model that cost a budget")
-    check_one_sentence(ringfence(*federation.train("--out", str(model))), "or add --overwrite")
+    refuses("or add --overwrite", *federation.train("--out", model))
     assert model.read_text() == "a model that cost a budget"
     assert not federation.ledgers()
 
 
-def test_a_tiny_silo_does_not_spoil_the_model_of_the_others(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json
-) -> None:
+def test_a_tiny_silo_does_not_spoil_the_model_of_the_others(federation: Federation) -> None:
     (federation.folder / "hermit.csv").write_text("age,dose,ward,ill,cost\n50,5,a,no,40\n")
     federation.files.append(federation.folder / "hermit.csv")
-    refused = ringfence(*federation.train())
-    assert "Silo 'hermit' has 1 record, too few to hold some out" in refused.stderr
+    refuses("Silo 'hermit' has 1 record, too few to hold some out", *federation.train())
     report = ringfence_json(*federation.train("--held-out", "0", "--test", f"north={federation.files[0]}"))
     assert report["silos"]["hermit"]["records"] == 1
     assert report["test"]["accuracy"] > 0.85
 
 
-def test_a_constant_column_is_harmless(federation: Federation, ringfence_json: Json) -> None:
+def test_a_constant_column_is_harmless(federation: Federation) -> None:
     for file in federation.files:
         lines = file.read_text().splitlines()
         constant = [lines[0]] + [",".join(["50", *line.split(",")[1:]]) for line in lines[1:]]
@@ -132,13 +125,11 @@ def test_a_constant_column_is_harmless(federation: Federation, ringfence_json: J
     assert ringfence_json(*federation.train())["test"]["accuracy"] > 0.5
 
 
-def test_a_damaged_ledger_stops_the_run_before_anything_is_released(
-    federation: Federation, ringfence: Ringfence
-) -> None:
-    assert ringfence(*federation.train("--rounds", "3")).returncode == 0
+def test_a_damaged_ledger_stops_the_run_before_anything_is_released(federation: Federation) -> None:
+    ringfence(*federation.train("--rounds", "3"))
     ledger: Path = federation.folder / "south.ledger"
     ledger.write_bytes(ledger.read_bytes()[:5000])
-    check_one_sentence(ringfence(*federation.train("--rounds", "3")), "cannot be trusted")
+    refuses("cannot be trusted", *federation.train("--rounds", "3"))
 
 
 SECRET = "98765.4321"
@@ -157,25 +148,22 @@ SECRET = "98765.4321"
         (f'1,"{SECRET},a,no,3', "not well-formed CSV"),
     ],
 )
-def test_bad_rows_are_named_and_no_value_is_shown(
-    federation: Federation, ringfence: Ringfence, row: str, says: str
-) -> None:
+def test_bad_rows_are_named_and_no_value_is_shown(federation: Federation, row: str, says: str) -> None:
     header = federation.files[0].read_text().splitlines()[0]
     federation.files[0].write_text(f"{header}\n{row}\n")
-    done = ringfence(*federation.train())
-    check_one_sentence(done, says)
+    done = refuses(says, *federation.train())
     assert SECRET not in done.stderr + done.stdout
     assert not list(federation.folder.glob("*.ledger"))
 
 
-def test_an_empty_silo_is_refused_with_the_remedy(federation: Federation, ringfence: Ringfence) -> None:
+def test_an_empty_silo_is_refused_with_the_remedy(federation: Federation) -> None:
     header = federation.files[0].read_text().splitlines()[0]
     federation.files[0].write_text(header + "\n")
-    check_one_sentence(ringfence(*federation.train()), "leave this silo out")
+    refuses("leave this silo out", *federation.train())
 
 
 def test_ctrl_c_says_where_to_look_and_keeps_what_was_released_on_the_account(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json, monkeypatch: pytest.MonkeyPatch
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_answer, answered = Gate.answer, []
 
@@ -186,8 +174,7 @@ def test_ctrl_c_says_where_to_look_and_keeps_what_was_released_on_the_account(
         return real_answer(gate, request)
 
     monkeypatch.setattr(Gate, "answer", interrupted)
-    done = ringfence(*federation.train())
-    assert done.returncode == 130
+    done = ringfence(*federation.train(), status=130)
     assert "ledgers show what was released" in done.stderr
-    (plan,) = ringfence_json("ledger", str(federation.folder / "north.ledger"))["plans"]
+    (plan,) = ringfence_json("ledger", federation.folder / "north.ledger")["plans"]
     assert (plan["charged"], plan["state"]) == (3, "finished")

@@ -5,7 +5,7 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.model.model import Model
 from ringfence.silo.ledger.ledger import Ledger
-from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, refuses, ringfence, ringfence_json
 
 SMALL_AND_GOOD = ("--try", "clip=0.001,1", "--max-rounds", "20")
 """One candidate whose gradients are cut to next to nothing, so that it learns next to nothing, and a good one."""
@@ -18,12 +18,12 @@ def settings(report: dict[str, object]) -> list[object]:
 
 
 def test_the_best_candidate_is_returned_with_its_evaluation_and_the_distance_of_the_others(
-    federation: Federation, ringfence_json: Json
+    federation: Federation,
 ) -> None:
     """The one's loss is above the other's by .57, and the interval's end by .43 or more in 24 runs: six deviations of
     the .065 at most that records and noise together had there. At an epsilon of 19, noise alone had up to .3."""
     model = federation.folder / "model.json"
-    report = ringfence_json(*federation.train(*SMALL_AND_GOOD, "--out", str(model), "--no-report", epsilon="1000"))
+    report = ringfence_json(*federation.train(*SMALL_AND_GOOD, "--out", model, "--no-report", epsilon="1000"))
     assert settings(report) == [{"clip": 0.001}, {"clip": 1.0}]
     assert report["choice"]["best"] == 1
     best, worse = report["choice"]["candidates"][1], report["choice"]["candidates"][0]
@@ -37,9 +37,7 @@ def test_the_best_candidate_is_returned_with_its_evaluation_and_the_distance_of_
     assert loaded.evaluation is not None
 
 
-def test_the_whole_choice_costs_what_was_granted_and_stands_in_every_ledger(
-    federation: Federation, ringfence_json: Json
-) -> None:
+def test_the_whole_choice_costs_what_was_granted_and_stands_in_every_ledger(federation: Federation) -> None:
     model = federation.folder / "model.json"
     tries = ("--try", "clip=0.5,1,2", "--try", "ridge=0,0.01", "--max-rounds", "10", "--out", str(model), "--no-report")
     report = ringfence_json(*federation.train(*tries, exact=False))
@@ -61,12 +59,9 @@ def test_the_whole_choice_costs_what_was_granted_and_stands_in_every_ledger(
         assert told["used"][0]["epsilon"] == pytest.approx(2.0, rel=1e-3)
 
 
-def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_with_it(
-    federation: Federation, ringfence: Ringfence
-) -> None:
+def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_with_it(federation: Federation) -> None:
     model = federation.folder / "model.json"
-    done = ringfence(*federation.train(*SMALL_AND_GOOD, "--out", str(model), exact=False))
-    assert done.returncode == 0
+    done = ringfence(*federation.train(*SMALL_AND_GOOD, "--out", model, exact=False))
     assert "2 candidates share the budget of one run" in done.stderr
     assert "1.41 times the noise" in done.stderr
     statement = Model.load(model).statement
@@ -80,22 +75,19 @@ def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_wi
     assert "NOT PRIVATE" not in page
 
 
-def test_a_chosen_model_predicts_and_can_be_evaluated_again(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json
-) -> None:
+def test_a_chosen_model_predicts_and_can_be_evaluated_again(federation: Federation) -> None:
     model = federation.folder / "model.json"
-    ringfence_json(*federation.train(*SMALL_AND_GOOD, "--out", str(model), "--no-report", exact=False))
-    assert ringfence("predict", str(model), str(federation.files[0])).returncode == 0
+    ringfence_json(*federation.train(*SMALL_AND_GOOD, "--out", model, "--no-report", exact=False))
+    ringfence("predict", model, federation.files[0])
     files = map(str, federation.files)
-    found = ringfence_json("evaluate", str(model), *files, "--epsilon", "1", "--delta", "1e-6")
+    found = ringfence_json("evaluate", model, *files, "--epsilon", "1", "--delta", "1e-6")
     assert found["evaluation"]["together"]["records"] == 180
 
 
 def test_a_cap_that_does_not_cover_the_whole_choice_refuses_it_before_anything_is_released(
-    federation: Federation, ringfence: Ringfence
+    federation: Federation,
 ) -> None:
-    done = ringfence(*federation.train(*SMALL_AND_GOOD, "--cap", "1.9,1e-6", exact=False))
-    assert done.returncode == 1
+    done = ringfence(*federation.train(*SMALL_AND_GOOD, "--cap", "1.9,1e-6", exact=False), status=1)
     assert "more than its budget of 1.9" in done.stderr
     for name in ("north", "south", "west"):
         path = federation.folder / f"{name}.ledger"
@@ -103,10 +95,10 @@ def test_a_cap_that_does_not_cover_the_whole_choice_refuses_it_before_anything_i
             with Ledger.open(path) as ledger:
                 assert not ledger.account().charged()
                 assert all(plan.ended for plan in ledger.account().plans.values())
-    assert ringfence(*federation.train(*SMALL_AND_GOOD, "--cap", "2,1e-6", "--no-report", exact=False)).returncode == 0
+    ringfence(*federation.train(*SMALL_AND_GOOD, "--cap", "2,1e-6", "--no-report", exact=False))
 
 
-def test_candidates_are_trained_through_a_shuffler_too(federation: Federation, ringfence_json: Json) -> None:
+def test_candidates_are_trained_through_a_shuffler_too(federation: Federation) -> None:
     tries = ("--try", "clip=0.5,1", "--trust", "shuffler", "--rounds", "3", "--no-report")
     report = ringfence_json(*federation.train(*tries, exact=False))
     server, anyone = report["silos"]["north"]["this_run"]
@@ -115,7 +107,7 @@ def test_candidates_are_trained_through_a_shuffler_too(federation: Federation, r
     assert report["silos"]["north"]["used"][0]["epsilon"] <= 2.0
 
 
-def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, ringfence_json: Json) -> None:
+def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation) -> None:
     federation.schema.write_text('person = "who"\n' + federation.schema.read_text())
     for path in federation.files:
         lines = path.read_text().splitlines()
@@ -140,21 +132,21 @@ def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, 
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_before_anything_is_spent(
-    federation: Federation, ringfence: Ringfence, changes: list[str], says: str
+    federation: Federation, changes: list[str], says: str
 ) -> None:
-    check_one_sentence(ringfence(*federation.train(*changes, "--no-report", exact=False)), says)
+    refuses(says, *federation.train(*changes, "--no-report", exact=False))
     assert federation.ledgers() == {}
 
 
-def test_a_silo_of_three_records_takes_part_and_one_of_two_is_refused(
-    federation: Federation, ringfence: Ringfence, ringfence_json: Json
-) -> None:
+def test_a_silo_of_three_records_takes_part_and_one_of_two_is_refused(federation: Federation) -> None:
     """Of three records one is held out, and told with so much noise that it says nothing; of two, none would be."""
     tiny, rows = federation.folder / "tiny.csv", federation.files[0].read_text().splitlines()
     federation.files.append(tiny)
     tiny.write_text("\n".join(rows[:3]) + "\n")
-    done = ringfence(*federation.train("--try", "clip=1,2", "--no-report", exact=False))
-    check_one_sentence(done, "Silo 'tiny' has 2 records, too few to hold some out")
+    refuses(
+        "Silo 'tiny' has 2 records, too few to hold some out",
+        *federation.train("--try", "clip=1,2", "--no-report", exact=False),
+    )
     assert federation.ledgers() == {}
     tiny.write_text("\n".join(rows[:4]) + "\n")
     report = ringfence_json(
