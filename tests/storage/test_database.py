@@ -30,15 +30,15 @@ def numbers(path: Path, *statements: str) -> tuple[int, int]:
     return application, stated
 
 
-def opened(path: Path, newest: int = 2) -> Database:
-    return Database(path, KIND, application=OURS, newest_format=newest)
+def opened(path: Path) -> Database:
+    return Database(path, KIND, application=OURS)
 
 
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[Path]:
-    """A file of format 2 with one page."""
+    """A file with one page."""
     path = tmp_path / "book.db"
-    with closing(Database(path, KIND, application=OURS, newest_format=2, tables=TABLES)) as database:
+    with closing(Database(path, KIND, application=OURS, tables=TABLES)) as database:
         with database.transaction():
             database.execute("INSERT INTO pages VALUES ('one')")
         yield path
@@ -46,24 +46,16 @@ def book(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_new_file_is_its_owner_s_alone_and_states_whose_it_is_and_its_format(book: Path) -> None:
     assert stat.S_IMODE(book.stat().st_mode) == 0o600
-    assert numbers(book) == (OURS, 2)
+    assert numbers(book) == (OURS, 1)
     with pytest.raises(LedgerError, match="There is already a book at"):
         Database(book, KIND, application=OURS, tables=TABLES)
 
 
-@pytest.mark.parametrize("stated", [1, 2])
-def test_a_file_of_any_known_format_is_opened_and_keeps_its_format(book: Path, stated: int) -> None:
-    numbers(book, f"PRAGMA user_version = {stated}")
-    with closing(opened(book)) as database, database.snapshot():
-        assert database.execute("SELECT text FROM pages").fetchall() == [("one",)]
-    assert numbers(book) == (OURS, stated)
-
-
 def test_a_file_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(book: Path) -> None:
-    numbers(book, "PRAGMA user_version = 3", "PRAGMA wal_checkpoint(TRUNCATE)")
+    numbers(book, "PRAGMA user_version = 2", "PRAGMA wal_checkpoint(TRUNCATE)")
     before = book.read_bytes()
     with pytest.raises(
-        LedgerError, match=r"This book \(.*\) has format 3, and this version .* up to 2: install a newer"
+        LedgerError, match=r"This book \(.*\) has format 2, and this version .* up to 1: install a newer"
     ):
         opened(book)
     assert book.read_bytes() == before

@@ -5,6 +5,7 @@ changes nothing; it shows no record's value, and no key.
 """
 
 import importlib.metadata
+import operator
 import os
 import pwd
 import re
@@ -16,15 +17,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ringfence.errors import RingfenceError
+
+if TYPE_CHECKING:
+    from ringfence.silo.folder import SiloFolder
 
 PlaceKind: TypeAlias = Literal["machine", "silo", "shuffler", "kit"]
 
 _ROOM = 256 * 2**20
 _FILES = 1000
-_PYTHON = (3, 11)
 _AHEAD = 300.0  # seconds by which clocks of one machine's file systems may differ
 _SPECIFIER = re.compile(r"(>=|<|==)([0-9.]+)")
 
@@ -78,13 +81,8 @@ def _look(name: str, check: "Check", kind: PlaceKind, path: Path) -> Diagnosis:
 
 
 def _python(_: Path) -> str:
-    """Check, for the doctor, that Python is new enough."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] < _PYTHON:
-        raise FaultError(
-            f"Python is {version}, but must be 3.11 or newer: create a new environment with a newer Python."
-        )
-    return f"Python {version}"
+    """Return Python's version for the doctor; with one that is too old, this module cannot be imported."""
+    return f"Python {'.'.join(map(str, sys.version_info[:3]))}"
 
 
 def _dependencies(_: Path) -> str:
@@ -101,9 +99,7 @@ def _dependencies(_: Path) -> str:
     faults = [
         f"{requirement} is needed, but {_version(name) or 'none'} is installed"
         for name, requirement in needed
-        if not all(
-            _holds(_version(name), sign, bound) for sign, bound in [(">=", "0"), *_SPECIFIER.findall(requirement)]
-        )
+        if not _meets(_version(name), requirement)
     ]
     if faults:
         raise FaultError(f"{'; '.join(faults)}. Reinstall Ringfence in this environment: pip install --upgrade.")
@@ -118,12 +114,16 @@ def _version(name: str) -> str:
         return ""
 
 
-def _holds(installed: str, sign: str, bound: str) -> bool:
-    """Tell the doctor whether an installed version meets a requirement's bound."""
-    if not installed:
-        return False
-    have, want = ([*map(int, re.findall(r"\d+", text)[:4]), 0, 0, 0, 0][:4] for text in (installed, bound))
-    return {">=": have >= want, "<": have < want, "==": have == want}[sign]
+def _meets(installed: str, requirement: str) -> bool:
+    """Tell the doctor whether an installed version, if there is one, meets all bounds of a requirement."""
+    signs = {">=": operator.ge, "<": operator.lt, "==": operator.eq}
+    bounds = _SPECIFIER.findall(requirement)
+    return bool(installed) and all(signs[sign](_numbers(installed), _numbers(bound)) for sign, bound in bounds)
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the first four numbers of a version, for the doctor to compare."""
+    return [*map(int, re.findall(r"\d+", version)[:4]), 0, 0, 0, 0][:4]
 
 
 def _state(_: Path) -> str:
@@ -169,22 +169,30 @@ def _room(path: Path) -> str:
 def _clock(path: Path) -> str:
     """Check, for the doctor, that the clock was not set back: nothing here was written in the future."""
     newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
-    if newest > time.time() + _AHEAD:
-        written = datetime.fromtimestamp(newest, UTC).isoformat(timespec="minutes")
-        raise FaultError(
-            f"The clock is slow: a file here was written at {written}. Set the clock (timedatectl set-ntp true)."
-        )
+    written = datetime.fromtimestamp(newest, UTC).isoformat(timespec="minutes")
+    _require_past(newest, f"a file here was written at {written}")
     return f"it is {datetime.now(UTC).isoformat(timespec='minutes')}"
+
+
+def _require_past(seconds: float, finding: str) -> None:
+    """Raise the doctor's FaultError if a time in seconds since 1970 lies in the future."""
+    if seconds > time.time() + _AHEAD:
+        raise FaultError(f"The clock is slow: {finding}. Set the clock (timedatectl set-ntp true).")
 
 
 # -- a silo's folder --
 
 
-def _silo_permissions(path: Path) -> str:
-    """Check, for the doctor, that a silo's files are closed to other users."""
+def _silo_folder(path: Path) -> "SiloFolder":
+    """Open a silo's folder for the doctor."""
     from ringfence.silo.folder import SiloFolder
 
-    folder = SiloFolder.open(path)
+    return SiloFolder.open(path)
+
+
+def _silo_permissions(path: Path) -> str:
+    """Check, for the doctor, that a silo's files are closed to other users."""
+    folder = _silo_folder(path)
     group = folder.settings.courier_group
     _require_closed(path, 0o700 if group is None else 0o710)
     shared = {folder.token_path.name, "courier.toml", folder.socket_path.name}
@@ -201,9 +209,7 @@ def _silo_permissions(path: Path) -> str:
 
 def _couriers(path: Path) -> str:
     """Check, for the doctor, that the silo's group of couriers exists."""
-    from ringfence.silo.folder import SiloFolder
-
-    group = SiloFolder.open(path).settings.courier_group
+    group = _silo_folder(path).settings.courier_group
     if group is None:
         return "no courier of another user"
     _group(group)
@@ -217,39 +223,28 @@ def _group(name: str) -> int:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
-        raise FaultError(
-            f"There is no group '{name}': create it (groupadd {name}) and add the courier's user."
-        ) from None
+        hint = f"create it (groupadd {name}) and add the courier's user"
+        raise FaultError(f"There is no group '{name}': {hint}.") from None
 
 
 def _ledger(path: Path) -> str:
     """Check, for the doctor, that a silo's ledger is intact and not from the future."""
-    from ringfence.silo.folder import SiloFolder
-
-    with SiloFolder.open(path).ledger() as ledger:
+    with _silo_folder(path).ledger() as ledger:
         entries = ledger.entries()
-    last = entries[-1]
-    ahead = datetime.fromisoformat(last.time).timestamp() - time.time()
-    if ahead > _AHEAD:
-        raise FaultError(
-            f"The clock is slow: the last entry is from {last.time}. Set the clock (timedatectl set-ntp true)."
-        )
+    last = entries[-1].time
+    _require_past(datetime.fromisoformat(last).timestamp(), f"the last entry is from {last}")
     return f"{len(entries)} entries, hash chain intact"
 
 
 def _signing_key(path: Path) -> str:
     """Check, for the doctor, that a silo's signing key can be read."""
-    from ringfence.silo.folder import SiloFolder
-
-    SiloFolder.open(path).key()
+    _silo_folder(path).key()
     return "there"
 
 
 def _records(path: Path) -> str:
     """Check, for the doctor, that a silo's records fit their schema and ledger."""
-    from ringfence.silo.folder import SiloFolder
-
-    folder = SiloFolder.open(path)
+    folder = _silo_folder(path)
     with folder.ledger() as ledger:
         records = folder.current_records(ledger)  # asks the registry, as serving does
     if records.were_moved:

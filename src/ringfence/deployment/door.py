@@ -11,6 +11,7 @@ the next request: an agent whose ledger was rolled back meanwhile sees its own s
 import hashlib
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -23,7 +24,7 @@ from ringfence.transport.client import Client, connect_to_port, connect_to_socke
 ANSWER_LIMIT = 64 * 2**20
 """Longest answer that is read."""
 
-_BEGIN, _END = b'"head":{', b"}"
+_HEAD = re.compile(rb'"head":(\{[^}]*\})')  # no text of a message can hold these bytes
 _LONGEST = 1024
 
 
@@ -50,14 +51,8 @@ class Door:
                 f"'{address}' is not a door's address: give unix:PATH or 127.0.0.1:PORT. An agent's door can only be "
                 "reached from its own machine."
             )
-        self._client = Client(
-            f"silo's agent at {address}",
-            "ringfence silo serve",
-            connect,
-            token,
-            limit=ANSWER_LIMIT,
-            patience=patience,
-        )
+        agent = f"silo's agent at {address}"
+        self._client = Client(agent, "ringfence silo serve", connect, token, limit=ANSWER_LIMIT, patience=patience)
         self._head = CarriedHead(known_as or address)
 
     @classmethod
@@ -110,7 +105,8 @@ class CarriedHead:
 
     def keep(self, answer: bytes) -> None:
         """Keep the head in the door's answer for the courier, if it is later than the kept one or of another ledger."""
-        head = _head_of(answer)
+        found = _HEAD.search(answer)
+        head = found[1] if found else b""
         new, old = _place(head), _place(self.read().encode())
         if new is None or (old is not None and old[0] == new[0] and old[1] >= new[1]):
             return
@@ -118,13 +114,6 @@ class CarriedHead:
             folder = state_folder() / "couriers"
             folder.mkdir(mode=0o700, exist_ok=True)
             replace_private(folder / self._name, head, synced=False)  # every round has another
-
-
-def _head_of(answer: bytes) -> bytes:
-    """Cut the head out of the door's answer, without reading the rest: no text of a message can hold these bytes."""
-    begin = answer.find(_BEGIN)
-    end = answer.find(_END, begin)
-    return b"" if begin < 0 or end < 0 else answer[begin + len(_BEGIN) - 1 : end + 1]
 
 
 def _place(head: bytes) -> tuple[str, int] | None:

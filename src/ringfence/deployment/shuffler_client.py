@@ -39,14 +39,9 @@ class ShufflerClient:
                 f"'{address}' is not a shuffler's address: give https://HOST:PORT, or http://127.0.0.1:PORT if it is "
                 "on this machine."
             )
-        self._client = Client(
-            f"shuffler at {address}",
-            "ringfence shuffler serve",
-            connect_to_port(host, port, _tls(certificate) if parts.scheme == "https" else None),
-            token,
-            limit=BATCH_LIMIT,
-            patience=patience,
-        )
+        connect = connect_to_port(host, port, _tls(certificate) if parts.scheme == "https" else None)
+        service, start = f"shuffler at {address}", "ringfence shuffler serve"
+        self._client = Client(service, start, connect, token, limit=BATCH_LIMIT, patience=patience)
 
     @classmethod
     def read(cls, address: str, token_file: Path, *, certificate: Path | None = None, patience: float = 30.0) -> Self:

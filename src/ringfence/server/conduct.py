@@ -10,10 +10,9 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +33,7 @@ from ringfence.server.transcript import (
     read_transcript,
 )
 from ringfence.shuffler import sealing
-
-Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
-"""What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
+from ringfence.transport.exchange import Exchange
 
 WAITING_SECONDS = 5.0
 """After this long, a round reports which silos it is waiting for."""
@@ -70,9 +67,9 @@ class Quorum:
         except ValueError:
             raise TrainingError(f"The quorum '{text}' is not a number like 2, a share like 50%, or all.") from None
 
-    def of(self, asked: int) -> int:
-        """Return how many updates the quorum needs in a round that asks that many silos."""
-        return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
+    def of(self, asked: int, least: int = 0) -> int:
+        """Return how many updates a round needs that asks that many silos, through a channel that needs `least`."""
+        return min(asked, max(self.count, least, math.ceil(self.share * asked - 1e-9)))
 
 
 ONE = Quorum()
@@ -132,7 +129,7 @@ class ConductedRun:
         return hashlib.sha256(self.session.request().to_bytes()).hexdigest()
 
     def has_update(self, silo: str) -> bool:
-        """Tell whether the conducted run's open round holds a usable update of that silo."""
+        """Return whether the conducted run's open round holds a usable update of that silo."""
         return self.session.can_use(silo, self.answers.get(silo))
 
     def updates(self) -> int:
@@ -161,7 +158,7 @@ def replay(folder: Path) -> RunResult:
 
 def conduct(
     plan: Plan,
-    exchange: Send,
+    exchange: Exchange,
     folder: Path,
     *,
     seconds: float = 60.0,
@@ -186,8 +183,6 @@ def conduct(
     """
     if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
         raise TrainingError("Give a shuffler's address if, and only if, the plan trusts a shuffler.")
-    if not (0 < seconds < math.inf and patience >= 0):
-        raise TrainingError("The seconds of a round must be above 0, and the number of tries 0 or more.")
     with Transcript.open(folder, plan) as transcript:
         run = ConductedRun(transcript.header)
         for entry in transcript.entries():
@@ -196,8 +191,14 @@ def conduct(
                 watch(run.outcome)
         server = _Conductor(run, transcript, exchange, seconds, quorum, patience, collect)
         while not run.session.finished:
-            with _after(WAITING_SECONDS, partial(server.tell_missing, run.session.round, waiting)):
+            timer = threading.Timer(WAITING_SECONDS, server.tell_missing, (run.session.round, waiting))
+            timer.daemon = True
+            timer.start()
+            try:
                 outcome = server.round()
+            finally:
+                timer.cancel()
+                timer.join()
             watch(outcome)
         return run.session.result()
 
@@ -208,7 +209,7 @@ class _Conductor:
 
     run: ConductedRun
     transcript: Transcript
-    exchange: Send
+    exchange: Exchange
     seconds: float
     quorum: Quorum
     patience: int
@@ -257,8 +258,12 @@ class _Conductor:
         with self._lock:
             if session.finished or session.round != round:
                 return
-            missing = [name for name in session.asked() if not self.run.has_update(name)]
+            missing = self._missing()
         waiting(round, missing)
+
+    def _missing(self) -> list[str]:
+        """Return the silos asked in the open round that have given no usable update."""
+        return [name for name in self.run.session.asked() if not self.run.has_update(name)]
 
     def _collect_totals(self) -> None:
         """Have the third party let out what the silos sent, and write it down.
@@ -283,14 +288,12 @@ class _Conductor:
 
     def _needed(self, asked: int) -> int:
         """Return how many updates the open round needs that asks that many silos."""
-        least = self.run.session.stage.channel.least_answers()
-        quorum = Quorum(max(self.quorum.count, least), self.quorum.share) if least > 1 else self.quorum
-        return quorum.of(asked)
+        channel = self.run.session.stage.channel
+        return self.quorum.of(asked, channel.least_answers() if channel.is_collected else 0)
 
     def _first_try(self) -> None:
         """Ask the silos once in the open round; wait less for silos that missed several rounds in a row."""
-        asked = self.run.session.asked()
-        missing = [name for name in asked if not self.run.has_update(name)]
+        missing = self._missing()
         prompt = [name for name in missing if self._missed[name] < max(self.patience, 1)]
         start = time.monotonic()
         if len(prompt) < len(missing):
@@ -306,13 +309,14 @@ class _Conductor:
 
     def _missing_quorum(self) -> list[str] | None:
         """Return None if the round may be closed, else those that it helps to ask again."""
-        run, asked = self.run, self.run.session.asked()
-        standing = {name: _standing(run.answers.get(name)) for name in asked if not run.has_update(name)}
-        # Who lost this very round can never answer it: the others must do.
-        able = len(asked) - sum(1 for what in standing.values() if what == "never this round")
-        if run.updates() >= self._needed(able):
-            return None
-        return [name for name, what in standing.items() if what == "perhaps"]
+        run, able, again = self.run, len(self.run.session.asked()), []
+        for name in self._missing():
+            answer = run.answers.get(name)
+            if not isinstance(answer, Refusal) or answer.reason is RefusalReason.UNAVAILABLE:
+                again.append(name)
+            elif not answer.reason.is_final:
+                able -= 1  # it lost this very round and can never answer it: the others must do
+        return None if run.updates() >= self._needed(able) else again
 
     def _ask(self, silos: Sequence[str], seconds: float, *, pause: bool = False) -> None:
         """Send the open round's request to these silos, each known ledger head with it, and wait for answers."""
@@ -358,33 +362,13 @@ class _Conductor:
     def _stuck(self, tries: int) -> str:
         """Explain why the conducted round lacks its quorum, and how to continue."""
         run, asked = self.run, self.run.session.asked()
-        why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
+        why = "; ".join(_trouble(name, run.answers) for name in self._missing())
         often = "1 try" if tries == 1 else f"{tries} tries"
         return (
             f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, after "
             f"{often} of at most {self.seconds:g} seconds ({why}). Nothing is lost: bring these silos back and run "
             "the same command again to continue with this round; or lower the quorum (0 skips rounds without answers)."
         )
-
-
-@contextmanager
-def _after(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Act once, in a thread of its own, if the conductor's block takes longer than that many seconds."""
-    timer = threading.Timer(seconds, act)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-def _standing(answer: Answer | None) -> str:
-    """Say whether a silo that has given no update in this round may still give one, if it is asked again."""
-    if not isinstance(answer, Refusal) or answer.reason is RefusalReason.UNAVAILABLE:
-        return "perhaps"
-    return "never" if answer.reason.is_final else "never this round"
 
 
 def _trouble(name: str, answers: Mapping[str, Answer | None]) -> str:
@@ -397,10 +381,9 @@ def _trouble(name: str, answers: Mapping[str, Answer | None]) -> str:
 
 def _parse(content: bytes) -> Answer | None:
     """Read a silo's answer from a conducted run's transcript; None if it is not one."""
-    try:
+    with suppress(MessageError):
         return parse_answer(content)
-    except MessageError:
-        return None
+    return None
 
 
 def rounds_answered(plan: Plan, history: Iterable[RoundOutcome]) -> dict[str, int]:

@@ -77,7 +77,7 @@ class Session:
     def asked(self) -> list[str]:
         """Return the silos that the session's round is asked of; the same ones until it is over."""
         if self._asked is None:
-            self._asked = _asked(self.plan, self._place, self._gone, self._turns, self._choices)
+            self._asked = self._choose()
         return self._asked
 
     def request(self) -> RoundRequest:
@@ -89,12 +89,11 @@ class Session:
         return self._request
 
     def can_use(self, silo: str, answer: Answer | None) -> bool:
-        """Tell whether this round can use that answer of the silo."""
-        request, channel = self.request(), self.stage.channel
+        """Return whether this round can use that answer of the silo."""
         return (
             answer is not None
-            and _belongs(answer, request, silo)
-            and RECEIVERS[type(channel)].is_usable(channel, self.plan, self._place.number, request, answer)
+            and self._is_own(answer, silo)
+            and RECEIVERS[type(self.stage.channel)].is_usable(self.plan, self._place.number, answer)
         )
 
     def receive(self, answers: Mapping[str, Answer | None], totals: Totals | None = None) -> RoundOutcome:
@@ -102,29 +101,32 @@ class Session:
 
         Where answers go through a third party they say only who took part, and `totals` what came of it.
         """
-        request, asked = self.request(), self.asked()
-        used = {
-            name: answer for name in asked if (answer := answers.get(name)) is not None and self.can_use(name, answer)
-        }
+        (stage, number, round), request = self._place, self.request()
+        given = {name: answers[name] for name in self.asked() if name in answers}
+        used = {name: answer for name, answer in given.items() if answer is not None and self.can_use(name, answer)}
         refusals = {
             name: answer.reason
-            for name in asked
-            if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
+            for name, answer in given.items()
+            if isinstance(answer, Refusal) and self._is_own(answer, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
-        weights = unpack(request.argument)[: self.plan.dimension] if self.stage.query.trains else None
-        mean = self._receive(used, totals)
-        updates = () if mean is None else tuple(used)
+        updates: tuple[str, ...] = ()
+        norm = None
+        averaged = RECEIVERS[type(stage.channel)].average(stage.channel, self.plan, number, used, totals)
+        if averaged is not None:
+            updates, norm = tuple(used), float(np.linalg.norm(averaged[0]))
+            received = RoundAnswers(number, round, self._step, updates, *averaged)
+            self._state = handler_of(stage.query).receive(stage.query, self._state, received)
         outcome = RoundOutcome(
             self.round,
             updates,
             {name: reason.value for name, reason in refusals.items()},
-            tuple(name for name in asked if name in answers and name not in updates and name not in refusals),
-            None if mean is None else float(np.linalg.norm(mean)),
-            weights,
+            tuple(name for name in given if name not in updates and name not in refusals),
+            norm,
+            unpack(request.argument)[: self.plan.dimension] if stage.query.trains else None,
         )
         self._history.append(replace(outcome, weights=None))
-        self._turns.update((self._place.number, name) for name in asked)
+        self._turns.update((number, name) for name in self.asked())
         self._asked = self._request = None
         self.round += 1
         return outcome
@@ -156,15 +158,27 @@ class Session:
         before = self.plan.stages[: self._place.number]
         return sum(stage.rounds for stage in before if stage.query.trains) + self._place.round
 
-    def _receive(self, used: Mapping[str, Answer], totals: Totals | None) -> FloatArray | None:
-        """Give the round's used answers to the stage's query, and return their mean; None if there is none."""
-        (stage, number, round), step = self._place, self._step
-        mean = RECEIVERS[type(stage.channel)].mean(stage.channel, self.plan, number, used, totals)
-        if mean is not None:
-            each = RECEIVERS[type(stage.channel)].each(stage.channel, used)
-            answers = RoundAnswers(number, round, step, tuple(used), mean, each)
-            self._state = handler_of(stage.query).receive(stage.query, self._state, answers)
-        return mean
+    def _is_own(self, answer: Answer, silo: str) -> bool:
+        """Return whether an answer is that silo's, to the session's request of this round."""
+        return (answer.plan, answer.round, answer.silo) == (self._digest, self.round, silo)
+
+    def _choose(self) -> list[str]:
+        """Choose the silos that the session's round asks: all, some at random, or those whose turn it is."""
+        names = [terms.name for terms in self.plan.silos if terms.name not in self._gone]
+        stage, number, _ = self._place
+        rule = stage.participation
+        if rule.answers is not None:
+            # Those whose turns were fewest, at random among equals: nobody is asked more often than is needed.
+            order = self._choices.permutation(len(names)).tolist()
+            order.sort(key=lambda i: self._turns[number, names[i]])
+            left = [i for i in order if self._turns[number, names[i]] < stage.most_answers]
+            return [names[i] for i in sorted(left[: rule.silos])]
+        if rule.silos is not None:
+            chosen = self._choices.choice(len(names), size=min(rule.silos, len(names)), replace=False)
+            return [names[i] for i in sorted(chosen)]
+        if rule.probability is not None:
+            return [name for name in names if self._choices.random() < rule.probability]
+        return names
 
 
 def run(
@@ -191,28 +205,3 @@ def collected(session: Session, answers: Mapping[str, Answer | None], collect: C
     if collect is None or not sealed or not session.stage.channel.is_collected:
         return None
     return collect(session.round, sealed)
-
-
-def _asked(
-    plan: Plan, place: StageRound, gone: set[str], turns: Counter[tuple[int, str]], choices: np.random.Generator
-) -> list[str]:
-    """Choose the silos that a round asks: all, some at random, or those whose turn it is."""
-    names = [terms.name for terms in plan.silos if terms.name not in gone]
-    stage = place.stage
-    if stage.participation.answers is not None and stage.participation.silos is not None:
-        # Those whose turns were fewest, at random among equals: nobody is asked more often than is needed.
-        order = choices.permutation(len(names)).tolist()
-        order.sort(key=lambda i: turns[place.number, names[i]])
-        left = [i for i in order if turns[place.number, names[i]] < stage.most_answers]
-        return [names[i] for i in sorted(left[: stage.participation.silos])]
-    if stage.participation.silos is not None:
-        chosen = choices.choice(len(names), size=min(stage.participation.silos, len(names)), replace=False)
-        return [names[i] for i in sorted(chosen)]
-    if stage.participation.probability is not None:
-        return [name for name in names if choices.random() < stage.participation.probability]
-    return names
-
-
-def _belongs(answer: Answer, request: RoundRequest, silo: str) -> bool:
-    """Return whether an answer is that silo's, to the session's request of this round."""
-    return (answer.plan, answer.round, answer.silo) == (request.plan, request.round, silo)

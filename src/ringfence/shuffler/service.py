@@ -1,6 +1,6 @@
 """The shuffler's own service: the server hands in silos' envelopes and fetches batches; nobody else gets in.
 
-Whoever calls must show the folder's token. The token keeps strangers out and no more: what a silo has signed and
+Callers must show the folder's token. The token keeps strangers out and no more: what a silo has signed and
 sealed needs no trust in who carries it. Off this machine the service speaks TLS only.
 """
 
@@ -8,7 +8,7 @@ import ipaddress
 import json
 import ssl
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from fastapi import Request, Response
@@ -56,7 +56,7 @@ def application(shuffler: Shuffler, token: str) -> Service:
         if isinstance(content, int):
             return service.fixed(content)
         outcome = await run_in_threadpool(shuffler.deposit, content)
-        return _refusal(outcome) if isinstance(outcome, ShufflerRefusal) else _document(200, {"receipt": outcome.value})
+        return _refusal(outcome) if isinstance(outcome, ShufflerRefusal) else _document(200, receipt=outcome.value)
 
     @service.routes.get("/batch/{plan}/{round}")
     async def batch(plan: str, round: int) -> Response:
@@ -65,7 +65,7 @@ def application(shuffler: Shuffler, token: str) -> Service:
         if isinstance(outcome, ShufflerRefusal):
             return _refusal(outcome)
         if isinstance(outcome, Waiting):
-            return _document(_WAITING, {"waiting": f"{outcome.silos} of {outcome.quorum} silos"})
+            return _document(_WAITING, waiting=f"{outcome.silos} of {outcome.quorum} silos")
         return json_reply(200, outcome)
 
     return service
@@ -95,9 +95,7 @@ def serve(
         with closing(open_port(host, port, "shuffler", ShufflerError)) as listening:
             name = f"[{host}]" if ":" in host else host
             where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"
-            serve_application(
-                service, listening, lambda: ready(where), certificate=certificate, private_key=private_key
-            )
+            serve_application(service, listening, lambda: ready(where), certificate, private_key)
 
 
 def restore(folder: Path) -> list[str]:
@@ -106,24 +104,23 @@ def restore(folder: Path) -> list[str]:
         return Shuffler(store, witness=Witness(folder, public_key(store.key))).restore()
 
 
-def _document(status: int, content: dict[str, str]) -> Response:
+def _document(status: int, **content: str) -> Response:
     """Return a JSON response of the shuffler's service."""
     return json_reply(status, json.dumps(content, separators=(",", ":")).encode())
 
 
 def _refusal(reason: ShufflerRefusal) -> Response:
     """Return the response of the shuffler's service for a refusal."""
-    return _document(_REFUSED, {"refused": reason.value, "error": reason.explanation})
+    return _document(_REFUSED, refused=reason.value, error=reason.explanation)
 
 
 def _check_transport(host: str, certificate: Path | None, private_key: Path | None) -> None:
     """Raise ShufflerError if the shuffler would be served over a network without TLS."""
     if (certificate is None) != (private_key is None):
         raise ShufflerError("TLS needs both a certificate and its private key: give --certificate and --private-key.")
-    try:
-        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_local = False
+    is_local = host == "localhost"
+    with suppress(ValueError):
+        is_local = is_local or ipaddress.ip_address(host).is_loopback
     if certificate is None and not is_local:
         raise ShufflerError(
             f"{host} can be reached over a network, where the token could be read: give --certificate and "

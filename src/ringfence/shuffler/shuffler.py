@@ -125,12 +125,16 @@ class Shuffler(Closing):
         try:
             update = SealedUpdate.from_bytes(content)
         except MessageError:
-            self._note("refused", reason=ShufflerRefusal.MALFORMED.value)
-            return ShufflerRefusal.MALFORMED
+            return self._refused(ShufflerRefusal.MALFORMED)
         outcome = self._judge(update)
         if isinstance(outcome, ShufflerRefusal):
-            self._note("refused", plan=update.plan, round=update.round, reason=outcome.value)
+            return self._refused(outcome, plan=update.plan, round=update.round)
         return outcome
+
+    def _refused(self, reason: ShufflerRefusal, *, plan: str = "", round: int | None = None) -> ShufflerRefusal:
+        """Note a refusal in the shuffler's log, and return it."""
+        self._note("refused", plan=plan, round=round, reason=reason.value)
+        return reason
 
     def _judge(self, update: SealedUpdate) -> Receipt | ShufflerRefusal:
         """Check and open a silo's update at the shuffler, and keep its messages; return a receipt or a refusal."""
@@ -178,27 +182,26 @@ class Shuffler(Closing):
         `seconds` have passed since the first. Below the quorum nothing leaves, and later deposits are welcome.
         """
         served = self._plan(plan)
-        place = None if served is None else _place(served, round)
-        if served is None or place is None:
-            refusal = ShufflerRefusal.UNKNOWN_PLAN if served is None else ShufflerRefusal.ROUND_OUT_OF_RANGE
-            self._note("refused", reason=refusal.value)
-            return refusal
+        if served is None:
+            return self._refused(ShufflerRefusal.UNKNOWN_PLAN)
+        place = _place(served, round)
+        if place is None:
+            return self._refused(ShufflerRefusal.ROUND_OUT_OF_RANGE)
         # More silos than a round asks are not waited for.
-        waiting = Waiting(0, place[1].quorum, place[0].participation.silos or len(served.silos))
+        quorum, asked = place[1].quorum, place[0].participation.silos or len(served.silos)
         with self._releasing:  # nobody fetches a batch before the witness knows of it
             with self._store.transaction():
                 self._check()
                 if self._store.is_ended(plan):
-                    self._note("refused", plan=plan, round=round, reason=ShufflerRefusal.PLAN_ENDED.value)
-                    return ShufflerRefusal.PLAN_ENDED
+                    return self._refused(ShufflerRefusal.PLAN_ENDED, plan=plan, round=round)
                 found = self._store.round(plan, round)
                 if found is None:
-                    return waiting
+                    return Waiting(0, quorum, asked)
                 batch = found.batch
                 if batch is None:
                     late = time.time() >= found.opened + self._seconds
-                    if found.silos < (waiting.quorum if late else waiting.asked):
-                        return Waiting(found.silos, waiting.quorum, waiting.asked)
+                    if found.silos < (quorum if late else asked):
+                        return Waiting(found.silos, quorum, asked)
                     batch = self._mixed(found)
                     self._store.fix(found.number, batch)
                 decisions = self._store.decisions()
@@ -220,7 +223,7 @@ class Shuffler(Closing):
         does adding it again.
         """
         with self._store.transaction():
-            found = [digest for digest in self._digests() if len(which) >= _SHORTEST and digest.startswith(which)]
+            found = [digest for digest in self._store.plans() if len(which) >= _SHORTEST and digest.startswith(which)]
             if len(found) != 1:
                 raise ShufflerError(
                     f"'{which}' is not the digest (or at least its first {_SHORTEST} characters) of a plan that was "
@@ -240,7 +243,7 @@ class Shuffler(Closing):
                 decisions = self._store.decisions()
             self._let_witness_know(decisions)
             with self._store.transaction():
-                self._store.set_witnessed()
+                self._store.set_decisions(self._store.decisions(), witnessed=True)
 
     def restore(self) -> list[str]:
         """End all plans of a shuffler that is an older copy or has lost its witness; return them. It may serve then.
@@ -248,18 +251,14 @@ class Shuffler(Closing):
         Whatever was forgotten was about one of these plans: no new plan has its digest.
         """
         with self._store.transaction():
-            ended = [digest for digest in self._digests() if not self._store.is_ended(digest)]
+            ended = [digest for digest in self._store.plans() if not self._store.is_ended(digest)]
             for digest in ended:
                 self._store.end_plan(digest)
             seen = None if self._witness is None else self._witness.seen()
             decisions = max(self._store.decisions(), seen or 0) + 1  # more than any copy has
-            self._store.decide(decisions)
+            self._store.set_decisions(decisions)
         self._let_witness_know(decisions)
         return ended
-
-    def _digests(self) -> list[str]:
-        """Return the digests of all plans that the shuffler was ever given."""
-        return [Plan.parse(content, error=PlanError).digest() for content in self._store.plans()]
 
     def _check(self) -> None:
         """Raise ShufflerError if the shuffler's database is older than its witness knows."""
@@ -279,25 +278,25 @@ class Shuffler(Closing):
     def status(self) -> dict[str, Any]:
         """Return the shuffler's key, and for every plan its rounds: how many silos have deposited, and its state."""
         with self._store.transaction():
-            plans = [Plan.parse(content, error=PlanError) for content in self._store.plans()]
-            return {"public_key": self.public_key, "plans": [self._plan_status(plan) for plan in plans]}
+            plans = [self._plan_status(*stored) for stored in self._store.plans().items()]
+        return {"public_key": self.public_key, "plans": plans}
 
-    def _plan_status(self, plan: Plan) -> dict[str, Any]:
+    def _plan_status(self, digest: str, content: bytes) -> dict[str, Any]:
         """Describe a plan and its rounds for the shuffler's status."""
-        ended = self._store.is_ended(plan.digest())
+        plan, ended = Plan.parse(content, error=PlanError), self._store.is_ended(digest)
         rounds = [
             {
                 "round": found.round,
                 "silos": found.silos,
                 "state": "deleted" if ended else "waiting" if found.batch is None else "released",
             }
-            for found in self._store.rounds(plan.digest())
+            for found in self._store.rounds(digest)
         ]
         return {
-            "plan": plan.digest(),
+            "plan": digest,
             "run": plan.run,
             "silos": len(plan.silos),
-            "quorum": max((channel.quorum for _, channel in _shuffled(plan)), default=0),
+            "quorum": max(channel.quorum for _, channel in _shuffled(plan)),
             "rounds": rounds,
             **({"ended": True} if ended else {}),
         }

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from ringfence.errors import ShufflerError
 from ringfence.shuffler.sealing import new_key
@@ -73,8 +73,6 @@ CREATE TABLE pool (
 CREATE TABLE decisions (number INTEGER NOT NULL, witnessed INTEGER NOT NULL) STRICT;
 """
 
-_PRAGMAS = ("secure_delete = ON", "foreign_keys = ON")
-
 
 @dataclass(frozen=True)
 class StoredRound:
@@ -102,7 +100,7 @@ class Store(Closing):
             )
         self.key = read_key(folder / "shuffler.key", ShufflerError)
         self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
-        self._database = Database(self.path, _KIND, application=_APPLICATION, pragmas=_PRAGMAS)
+        self._database = Database(self.path, _KIND, application=_APPLICATION)
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -145,55 +143,50 @@ class Store(Closing):
 
     def plan(self, digest: str) -> bytes | None:
         """Return a served plan's bytes from the shuffler's database."""
-        row = self._database.execute("SELECT content FROM plans WHERE digest = ?", (digest,)).fetchone()
-        return None if row is None else bytes(row[0])
+        content: bytes | None = self._value("SELECT content FROM plans WHERE digest = ?", digest)
+        return content
 
     def count_plans(self) -> int:
         """Return how many plans the shuffler's database holds as served."""
-        return int(self._database.execute("SELECT count(*) FROM plans WHERE longest > 0").fetchone()[0])
+        return int(self._value("SELECT count(*) FROM plans WHERE longest > 0"))
 
-    def plans(self) -> list[bytes]:
-        """Return all plans' bytes from the shuffler's database, those that were ended too."""
-        return [bytes(content) for (content,) in self._database.execute("SELECT content FROM plans ORDER BY digest")]
+    def plans(self) -> dict[str, bytes]:
+        """Return all plans' bytes from the shuffler's database, by digest; those that were ended too."""
+        return dict(self._database.execute("SELECT digest, content FROM plans ORDER BY digest"))
 
     def is_ended(self, digest: str) -> bool:
-        """Tell whether the shuffler's database says that the plan was ended."""
-        query = "SELECT 1 FROM plans WHERE digest = ? AND longest = 0"
-        return self._database.execute(query, (digest,)).fetchone() is not None
+        """Return whether the shuffler's database says that the plan was ended."""
+        return bool(self._value("SELECT longest FROM plans WHERE digest = ?", digest) == 0)
 
     def end_plan(self, digest: str) -> None:
         """Accept nothing more for the plan, and delete its stored messages and batches; rounds' numbers stay."""
         rounds = "(SELECT number FROM rounds WHERE plan = ?)"
-        self._database.execute("UPDATE plans SET longest = 0 WHERE digest = ?", (digest,))
-        self._database.execute(f"DELETE FROM pool WHERE number IN {rounds}", (digest,))  # noqa: S608 (a constant)
-        self._database.execute(f"DELETE FROM deposits WHERE number IN {rounds}", (digest,))  # noqa: S608
-        self._database.execute("UPDATE rounds SET batch = x'', opened = 0 WHERE plan = ?", (digest,))
-        self.decide()
+        for statement in (
+            "UPDATE plans SET longest = 0 WHERE digest = ?",
+            f"DELETE FROM pool WHERE number IN {rounds}",  # noqa: S608 (a constant)
+            f"DELETE FROM deposits WHERE number IN {rounds}",  # noqa: S608
+            "UPDATE rounds SET batch = x'', opened = 0 WHERE plan = ?",
+        ):
+            self._database.execute(statement, (digest,))
+        self.set_decisions(self.decisions() + 1)
 
     def decisions(self) -> int:
         """Return how many decisions (a round's batch, a plan's end) the shuffler's database counts: it never falls."""
-        return int(self._database.execute("SELECT coalesce(max(number), 0) FROM decisions").fetchone()[0])
+        return int(self._value("SELECT coalesce(max(number), 0) FROM decisions"))
 
     def was_witnessed(self) -> bool:
-        """Tell whether a witness knows of this shuffler's database."""
-        return self._database.execute("SELECT 1 FROM decisions WHERE witnessed").fetchone() is not None
+        """Return whether a witness knows of this shuffler's database."""
+        return self._value("SELECT 1 FROM decisions WHERE witnessed") is not None
 
-    def decide(self, number: int | None = None) -> None:
-        """Count one more decision in the shuffler's database; or set this number of them, which must be more."""
-        self._count(self.decisions() + 1 if number is None else number, witnessed=self.was_witnessed())
-
-    def set_witnessed(self) -> None:
-        """Note in the shuffler's database that a witness knows of it."""
-        self._count(self.decisions(), witnessed=True)
-
-    def _count(self, number: int, *, witnessed: bool) -> None:
-        """Set the number of decisions in the shuffler's database, and whether a witness knows of it."""
+    def set_decisions(self, number: int, *, witnessed: bool = False) -> None:
+        """Set the number of decisions in the shuffler's database; once `witnessed`, it stays so."""
+        witnessed = witnessed or self.was_witnessed()
         self._database.execute("DELETE FROM decisions")
         self._database.execute("INSERT INTO decisions VALUES (?, ?)", (number, witnessed))
 
     def longest_deposit(self) -> int:
         """Return, from the shuffler's database, how long a deposit of any served plan can be."""
-        return int(self._database.execute("SELECT coalesce(max(longest), 0) FROM plans").fetchone()[0])
+        return int(self._value("SELECT coalesce(max(longest), 0) FROM plans"))
 
     def rounds(self, plan: str) -> list[StoredRound]:
         """Return the plan's stored rounds in which something was deposited, without their batches' content."""
@@ -211,17 +204,14 @@ class Store(Closing):
 
     def open_round(self, plan: str, round: int) -> int:
         """Begin a round now in the shuffler's database, and return its number."""
-        insert = "INSERT INTO rounds (plan, round, opened) VALUES (?, ?, ?)"
-        number = self._database.execute(insert, (plan, round, time.time())).lastrowid
-        if number is None:
-            raise self._database.damaged("it gives a new round no number")
-        return number
+        insert = "INSERT INTO rounds (plan, round, opened) VALUES (?, ?, ?) RETURNING number"
+        return int(self._value(insert, plan, round, time.time()))
 
     def deposited(self, number: int, silo: str, content: bytes) -> bool | None:
-        """Tell whether the silo's stored deposit in the round is this content; None if it has made none."""
+        """Return whether the silo's stored deposit in the round is this content; None if it has made none."""
         query = "SELECT content FROM deposits WHERE number = ? AND silo = ?"
-        row = self._database.execute(query, (number, self._hash(number, silo))).fetchone()
-        return None if row is None else hmac.compare_digest(row[0], self._hash(number, silo, content))
+        stored = self._value(query, number, self._hash(number, silo))
+        return None if stored is None else hmac.compare_digest(stored, self._hash(number, silo, content))
 
     def add_deposit(self, number: int, silo: str, content: bytes, messages: Sequence[bytes]) -> None:
         """Store that the silo has deposited this content, and put its messages among the others."""
@@ -234,14 +224,19 @@ class Store(Closing):
     def pooled(self, number: int) -> list[bytes]:
         """Return the round's stored messages, in the order of their random places."""
         query = "SELECT message FROM pool WHERE number = ? ORDER BY place"
-        return [bytes(message) for (message,) in self._database.execute(query, (number,))]
+        return [message for (message,) in self._database.execute(query, (number,))]
 
     def fix(self, number: int, batch: bytes) -> None:
         """Store the round's final batch in the shuffler's database, and delete its messages and deposits."""
         self._database.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
         self._database.execute("DELETE FROM pool WHERE number = ?", (number,))
         self._database.execute("DELETE FROM deposits WHERE number = ?", (number,))
-        self.decide()
+        self.set_decisions(self.decisions() + 1)
+
+    def _value(self, query: str, *values: object) -> Any:
+        """Return the first number or text that a query finds in the shuffler's database; None if it finds no row."""
+        row = self._database.execute(query, values).fetchone()
+        return None if row is None else row[0]
 
     def _hash(self, number: int, silo: str, content: bytes = b"") -> bytes:
         """Return the keyed name that the shuffler's database has for the silo or its deposit."""

@@ -81,9 +81,9 @@ class Chain:
         """
         database = self._database
         with database.snapshot():
-            if self._seen is not None and not self._holds(*self._seen):
+            if self._seen is not None and not self.holds(*self._seen):
                 raise database.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
-            if after and not self._holds(after, tail):
+            if after and not self.holds(after, tail):
                 raise database.damaged(f"entry {after} is missing or was changed")
             previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
@@ -116,11 +116,7 @@ class Chain:
     def holds(self, number: int, digest: str) -> bool:
         """Return whether the chain has the entry of that number, with that hash."""
         with self._database.snapshot():
-            return self._holds(number, digest)
-
-    def _holds(self, number: int, digest: str) -> bool:
-        """Look in the chain's table for the entry of that number and hash, inside a snapshot or transaction."""
-        found = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
+            found = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
         return bool(found == (digest,))
 
     def require(self, number: int, digest: str) -> None:

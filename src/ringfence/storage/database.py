@@ -12,13 +12,16 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ringfence.errors import RingfenceError
 from ringfence.storage.files import require_known_format, write_private
 from ringfence.storage.stored_file import Kind
+
+FORMAT = 1
+"""The format that is written, and the newest that is read."""
 
 _BUSY_SECONDS = 10.0
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
@@ -27,19 +30,9 @@ _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONL
 class Database:
     """An open file. Given `tables`, it is created first, readable by its owner alone, and never overwrites another.
 
-    `application` identifies a finished file of this kind. `newest_format` is the newest format that is read, and the
-    one that is written. `pragmas` are further SQLite settings."""
+    `application` identifies a finished file of this kind."""
 
-    def __init__(
-        self,
-        path: Path,
-        kind: Kind,
-        *,
-        application: int = 0,
-        newest_format: int = 1,
-        tables: str | None = None,
-        pragmas: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, path: Path, kind: Kind, *, application: int = 0, tables: str | None = None) -> None:
         """Open a durable SQLite file, or create it if `tables` are given."""
         self.path = path
         self._kind = kind
@@ -58,30 +51,29 @@ class Database:
                 check_same_thread=False,
             )
             try:
-                self._prepare(application, newest_format, tables, pragmas)
+                self._prepare(application, tables)
             except BaseException:
                 self._connection.close()
                 raise
 
-    def _prepare(self, application: int, newest_format: int, tables: str | None, pragmas: Sequence[str]) -> None:
+    def _prepare(self, application: int, tables: str | None) -> None:
         """Create the SQLite file's tables, or check that the file is ours, of a known format and intact."""
         if tables is None:
-            if self.execute("PRAGMA application_id").fetchone() != (application,):
-                raise self.damaged("it belongs to another program, or was not completed")
-            # SQLite's user_version is the format.
-            (stated,) = self.execute("PRAGMA user_version").fetchone()
-            require_known_format(f"{self._kind.name} ({self.path})", stated, newest_format, self._kind.error)
-            if not stated:
+            is_ours = self.execute("PRAGMA application_id").fetchone() == (application,)
+            (stated,) = self.execute("PRAGMA user_version").fetchone()  # the format
+            if is_ours:
+                require_known_format(f"{self._kind.name} ({self.path})", stated, FORMAT, self._kind.error)
+            if not (is_ours and stated):
                 raise self.damaged("it belongs to another program, or was not completed")
             if self.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise self.damaged("its pages contradict each other")
         # A write-ahead log, which somebody may have switched on, is taken into the file: copies would leave it behind.
         if self.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
             raise self._busy()
-        for pragma in ("synchronous = EXTRA", *pragmas):
+        for pragma in ("synchronous = EXTRA", "secure_delete = ON", "foreign_keys = ON"):
             self.execute(f"PRAGMA {pragma}").fetchone()
         if tables is not None:
-            numbers = f"PRAGMA application_id = {application}; PRAGMA user_version = {newest_format};"
+            numbers = f"PRAGMA application_id = {application}; PRAGMA user_version = {FORMAT};"
             self._connection.executescript(f"BEGIN; {tables} {numbers} COMMIT;")
 
     def _claim(self) -> None:
@@ -92,17 +84,15 @@ class Database:
         except FileExistsError:
             raise self._kind.error(f"There is already a {self._kind.name} at {self.path}; open it instead.") from None
         except OSError as problem:
-            raise self._kind.unwritable(
-                f"No {self._kind.name} can be made at {self.path}: {problem.strerror}."
-            ) from None
+            message = f"No {self._kind.name} can be made at {self.path}: {problem.strerror}."
+            raise self._kind.unwritable(message) from None
 
     def _identity(self) -> tuple[int, int] | None:
         """Return device and inode of the SQLite file, to notice that it was replaced; None if it is missing."""
-        try:
+        with suppress(OSError):  # opening it says why
             found = os.stat(self.path)
-        except OSError:
-            return None  # opening it says why
-        return found.st_dev, found.st_ino
+            return found.st_dev, found.st_ino
+        return None
 
     def close(self) -> None:
         """Close the SQLite file; closing twice is fine."""

@@ -41,25 +41,22 @@ def require_known_format(name: str, stated: object, newest: int, error: type[Rin
 _TOKEN_LENGTH = 32
 
 
-def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
-    """Create a synced file that only its owner may read; an existing file is never overwritten."""
+def write_private(path: Path, content: bytes, *, end: bytes = b"\n", synced: bool = True) -> None:
+    """Create a file that only its owner may read, by default synced; an existing file is never overwritten."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
         opened.write(content + end)
-        opened.flush()
-        os.fsync(opened.fileno())
+        if synced:
+            opened.flush()
+            os.fsync(opened.fileno())
 
 
 def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
     """Replace a file atomically by one that only its owner may read; unless `synced`, a loss of power may undo it."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    if not synced:
-        with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
-            opened.write(content)
-        unfinished.replace(path)
-        return
-    write_private(unfinished, content, end=b"")
+    write_private(unfinished, content, end=b"", synced=synced)
     unfinished.replace(path)
-    sync(path.parent)
+    if synced:
+        sync(path.parent)
 
 
 def write_token(path: Path) -> None:

@@ -35,14 +35,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        service: str,
-        start: str,
-        connect: Connect,
-        token: str | None,
-        *,
-        limit: int,
-        patience: float,
+        self, service: str, start: str, connect: Connect, token: str | None, *, limit: int, patience: float
     ) -> None:
         """Make a client of one of our HTTP services; `start` says how the service is started."""
         token = token or ""

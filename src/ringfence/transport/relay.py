@@ -7,80 +7,59 @@ survives it. Both ends belong to the server's operator and run on one machine. A
 
 import contextlib
 import json
-import select
 import socket
-import struct
 import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
 
-_LENGTHS = struct.Struct("!IQ")
-_HEAD_LIMIT, _BODY_LIMIT = 2**24, 2**27  # more than the names of a plan's silos, and more than any message, have
+_LONGEST = 2**27 + 2**24  # more than any message, with the names of a plan's silos, has
 _POLL = 0.5
 _HELLO = 5.0
 _MOST_LOST = 5
 
 
 class Wire:
-    """Frames (a JSON head and a body of bytes) on a socket. A peer that is lost or sends none is a ConnectionError."""
+    """Frames (a line of JSON and a body of bytes) on a socket. A peer that is lost or sends none: ConnectionError."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        """Wrap the socket between `ringfence server run` and the relay in the engine's job."""
-        self._connection = connection
+    def __init__(self, connected: socket.socket) -> None:
+        """Take over the socket between `ringfence server run` and the relay in the engine's job."""
+        self._connection = Connection(connected.detach())
         self._sending = threading.Lock()
 
     def send(self, head: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame over the relay's wire; may be called from several threads."""
-        encoded = json.dumps(head).encode()
         with self._sending:
-            self._connection.sendall(_LENGTHS.pack(len(encoded), len(body)) + encoded + body)
+            self._connection.send_bytes(json.dumps(head).encode() + b"\n" + body)
 
     def receive(self, seconds: float) -> tuple[dict[str, Any], bytes] | None:
         """Return the next frame on the relay's wire, or None if none begins to arrive within the seconds."""
-        ready, _, _ = select.select([self._connection], [], [], max(0.0, seconds))
-        if not ready:
-            return None
-        head, body = _LENGTHS.unpack(self._read(_LENGTHS.size))
-        if head > _HEAD_LIMIT or body > _BODY_LIMIT:
-            raise ConnectionError("the other end announces a frame that is longer than any of ours")
         try:
-            content = json.loads(self._read(head))
-        except (ValueError, RecursionError):
+            if not self._connection.poll(seconds):
+                return None
+            head, _, body = self._connection.recv_bytes(_LONGEST).partition(b"\n")
+            content = json.loads(head)
+        except (EOFError, OSError, ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise ConnectionError("the other end sent something that is not a frame")
-        return content, self._read(body)
+            raise ConnectionError("the other end hung up, or sent something that is not a frame")
+        return content, body
 
     def lost(self) -> bool:
-        """Whether the relay's other end hung up, without taking anything from the wire."""
-        try:
-            return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        """Return whether the relay's other end hung up: it sends nothing while an errand is run."""
+        return self._connection.poll()
 
     def close(self) -> None:
         """Hang up the relay's wire."""
         self._connection.close()
-
-    def _read(self, length: int) -> bytes:
-        """Return that many bytes from the relay's wire; ConnectionError if the other end hung up."""
-        content = bytearray()
-        while len(content) < length:
-            piece = self._connection.recv(min(length - len(content), 2**20))
-            if not piece:
-                raise ConnectionError("the other end hung up")
-            content += piece
-        return bytes(content)
 
 
 class RelayedExchange(ABC):
@@ -204,21 +183,20 @@ def run_relay(
     path: str, sites: Iterable[str], run: Callable[[Errand], None], stop: Callable[[], bool] = lambda: False
 ) -> None:
     """Run, in the engine's server, each errand that comes over the socket, until it is closed or `stop` is true."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        wire = Wire(connection)
-        with contextlib.suppress(ConnectionError):
-            wire.send({"sites": sorted(sites)})
-            while not stop():
-                frame = wire.receive(_POLL)
-                if frame is None:
-                    continue
-                head, request = frame
-                number = {"exchange": head["exchange"]}
+    connected = socket.socket(socket.AF_UNIX)
+    connected.connect(path)
+    with contextlib.closing(Wire(connected)) as wire, contextlib.suppress(ConnectionError):
+        wire.send({"sites": sorted(sites)})
+        while not stop():
+            frame = wire.receive(_POLL)
+            if frame is None:
+                continue
+            head, request = frame
+            number = {"exchange": head["exchange"]}
 
-                def answer(site: str, content: bytes, number: dict[str, int] = number) -> None:
-                    """Send a site's answer to an errand back over the relay's wire."""
-                    wire.send({**number, "site": site}, content)
+            def answer(site: str, content: bytes, number: dict[str, int] = number) -> None:
+                """Send a site's answer to an errand back over the relay's wire."""
+                wire.send({**number, "site": site}, content)
 
-                run(Errand(list(head["sites"]), request, float(head["seconds"]), answer, wire.lost))
-                wire.send({**number, "done": True})
+            run(Errand(head["sites"], request, head["seconds"], answer, wire.lost))
+            wire.send({**number, "done": True})

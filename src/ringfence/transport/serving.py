@@ -156,7 +156,6 @@ def serve_application(
     application: Application,
     listening: socket.socket,
     ready: Callable[[], None],
-    *,
     certificate: Path | None = None,
     private_key: Path | None = None,
 ) -> None:

@@ -6,27 +6,19 @@ import math
 import numpy as np
 import pytest
 
-from ringfence.protocol import Answer, RefusalReason, RoundRequest, SealedUpdate
-from ringfence.server.channels import RECEIVERS
+from ringfence.protocol import OwnNoise, RefusalReason, RoundRequest, SealedUpdate
+from ringfence.server.channels import own_noise
 from ringfence.server.channels.own_noise import mean_update
 from tests.server.quadratics import make_plan, refuse, update
 from tests.server.surveyed import surveyed
 
 
-def test_with_equal_weights_the_update_is_the_plain_mean_over_those_that_answered() -> None:
-    plan = make_plan((0.25,) * 4)
-    vectors = {"s0": np.array([1.0, 5.0]), "s2": np.array([3.0, -1.0]), "s3": np.array([2.0, 2.0])}
-    for count in (1, 2, 3):
-        some = dict(itertools.islice(vectors.items(), count))
-        np.testing.assert_allclose(mean_update(plan, some), np.mean(list(some.values()), axis=0), rtol=1e-14)
-
-
-def test_with_other_weights_the_update_is_scaled_by_silos_over_answers() -> None:
-    plan = make_plan((0.1, 0.2, 0.7))
+def test_with_equal_weights_the_update_is_the_plain_mean_and_with_others_scaled_by_silos_over_answers() -> None:
     one, two = np.array([1.0, 5.0]), np.array([3.0, -1.0])
-    np.testing.assert_allclose(mean_update(plan, {"s0": one}), 3 * 0.1 * one)
-    np.testing.assert_allclose(mean_update(plan, {"s0": one, "s2": two}), 3 / 2 * (0.1 * one + 0.7 * two))
-    np.testing.assert_allclose(mean_update(plan, {"s2": two, "s0": one}), 3 / 2 * (0.1 * one + 0.7 * two))
+    equal, other = make_plan((0.25,) * 4), make_plan((0.1, 0.2, 0.7))
+    np.testing.assert_allclose(mean_update(equal, {"s0": one, "s2": two}), (one + two) / 2, rtol=1e-14)
+    np.testing.assert_allclose(mean_update(other, {"s0": one}), 3 * 0.1 * one)
+    np.testing.assert_allclose(mean_update(other, {"s2": two, "s0": one}), 3 / 2 * (0.1 * one + 0.7 * two))
 
 
 @pytest.mark.parametrize("answering", [1, 2, 3, 4])
@@ -43,13 +35,10 @@ def test_the_update_is_unbiased_over_all_sets_of_silos_that_may_answer(answering
 
 def test_an_answer_must_have_the_length_of_its_own_stage_s_query_and_numbers_to_compute_with() -> None:
     plan = surveyed(dimension=2)
-    digest = plan.digest()
 
     def is_usable(number: int, vector: list[float]) -> bool:
-        request, channel = RoundRequest.at(digest, number, np.zeros(2)), plan.stages[number].channel
-        return RECEIVERS[type(channel)].is_usable(
-            channel, plan, number, request, update(request, "s0", np.array(vector))
-        )
+        request = RoundRequest.at(plan.digest(), number, np.zeros(2))
+        return own_noise.is_usable(plan, number, update(request, "s0", np.array(vector)))
 
     assert is_usable(0, [0.5])
     assert is_usable(1, [0.5, -0.5])
@@ -60,16 +49,10 @@ def test_an_answer_must_have_the_length_of_its_own_stage_s_query_and_numbers_to_
         assert not is_usable(1, [0.5, number])
 
 
-def test_an_answer_of_another_kind_is_not_used() -> None:
+def test_an_answer_of_another_kind_is_not_used_and_without_answers_there_is_no_mean() -> None:
     plan = make_plan()
-    request, channel = RoundRequest.at(plan.digest(), 0, np.zeros(2)), plan.stages[0].channel
+    refused = refuse(RoundRequest.at(plan.digest(), 0, np.zeros(2)), "s0", RefusalReason.BUDGET)
     sealed = SealedUpdate(plan=plan.digest(), round=0, silo="s0", envelope="AAAA", signature="0" * 128)
-    others: list[Answer] = [refuse(request, "s0", RefusalReason.BUDGET), sealed]
-    for answer in others:
-        assert not RECEIVERS[type(channel)].is_usable(channel, plan, 0, request, answer)
-
-
-def test_without_an_answer_there_is_no_mean() -> None:
-    plan = make_plan()
-    channel = plan.stages[0].channel
-    assert RECEIVERS[type(channel)].mean(channel, plan, 0, {}, None) is None
+    assert not own_noise.is_usable(plan, 0, refused)
+    assert not own_noise.is_usable(plan, 0, sealed)
+    assert own_noise.average(OwnNoise(), plan, 0, {}, None) is None

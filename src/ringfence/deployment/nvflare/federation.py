@@ -85,13 +85,26 @@ def sign_requests(
     """
     federation = read_federation(folder)
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    before = Authority.read(_authority(folder))
-    authority = before.covering(until)
+    held = Authority.read(_authority(folder))
+    authority = held.covering(until)
     asked = kits.read_requests(read_file(request, "request", DeploymentError))
     if not asked:
         raise DeploymentError(f"{request} is not a certificate request as `ringfence silo request` writes it.")
-    made = [_sign(folder, federation, authority, each, until, new_key=new_key) for each in asked]
-    if authority is not before:
+    host, _ = kits.parse_address(federation.server)
+    made = []
+    for each in asked:
+        name = common_name(each)
+        role = federation.role(name)
+        admitted = folder / "admitted" / f"{name}.crt"
+        if admitted.exists() and not new_key:
+            known = x509.load_pem_x509_certificate(admitted.read_bytes()).public_key()
+            if known != each.public_key():
+                raise DeploymentError(
+                    f"'{name}' was admitted with another key ({fingerprint(known)}) than this one "
+                    f"({fingerprint(each.public_key())}). Ask its owner; if the key really is new, add --new-key."
+                )
+        made.append(authority.sign(each, name, role, host if name == host else None, until))
+    if authority is not held:
         authority.write(_authority(folder))
     (folder / "admitted").mkdir(exist_ok=True)
     for certificate in made:
@@ -99,30 +112,6 @@ def sign_requests(
     response = request.with_suffix(".response")
     response.write_bytes(kits.Response(federation.server, authority.root, tuple(made)).to_bytes())
     return response, [Signed(common_name(each), fingerprint(each.public_key()), until) for each in made]
-
-
-def _sign(
-    folder: Path,
-    federation: Federation,
-    authority: Authority,
-    asked: x509.CertificateSigningRequest,
-    until: datetime.datetime,
-    *,
-    new_key: bool,
-) -> x509.Certificate:
-    """Sign one certificate request of the federation; DeploymentError if the name was admitted with another key."""
-    name = common_name(asked)
-    role = federation.role(name)
-    before = folder / "admitted" / f"{name}.crt"
-    if before.exists() and not new_key:
-        known = x509.load_pem_x509_certificate(before.read_bytes()).public_key()
-        if known != asked.public_key():
-            raise DeploymentError(
-                f"'{name}' was admitted with another key ({fingerprint(known)}) than this one "
-                f"({fingerprint(asked.public_key())}). Ask its owner; if the key really is new, add --new-key."
-            )
-    host, _ = kits.parse_address(federation.server)
-    return authority.sign(asked, name, role, host if name == host else None, until)
 
 
 def read_federation(folder: Path) -> Federation:

@@ -29,8 +29,14 @@ def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn
     """
     check_policy(kit, folder)
     kits.check_kit_dates(kit, "client", warn)
-    if not may_run_as_silo(kit):
-        require_out_of_reach(folder, silo_of_kit(kit))
+    reached = [] if may_run_as_silo(kit) else within_reach(folder, silo_of_kit(kit))
+    if reached:
+        raise DeploymentError(
+            "A courier must not be able to read the silo's private files, but this user can: "
+            f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
+            "(`docs/operations.md`, the courier as another user). To accept this, run `ringfence silo join FOLDER KIT "
+            "--same-user`: the silo's ledger and certificates will then record it."
+        )
     _become(kit, "client", f"uid={silo_of_kit(kit)}")
 
 
@@ -81,18 +87,6 @@ def prepare_server(kit: Path) -> None:
             component["args"]["uri_root"] = str(store / "jobs")
     resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
     kits.write_settings(local / "resources.json", resources)
-
-
-def require_out_of_reach(folder: Path, silo: str) -> None:
-    """Raise DeploymentError if this process can read, or change, the silo's private files."""
-    reached = within_reach(folder, silo)
-    if reached:
-        raise DeploymentError(
-            "A courier must not be able to read the silo's private files, but this user can: "
-            f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
-            "(`docs/operations.md`, the courier as another user). To accept this, run `ringfence silo join FOLDER KIT "
-            "--same-user`: the silo's ledger and certificates will then record it."
-        )
 
 
 def within_reach(folder: Path, silo: str) -> list[Path]:

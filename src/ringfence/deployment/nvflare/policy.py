@@ -69,14 +69,8 @@ def join_kit(folder: Path, kit: Path, response: kits.Response | None = None, *, 
     kits.install_certificate(kit, response)
     default = kits.read_settings(kit / "local" / "resources.json.default")
     components = [c for c in default.get("components", []) if c.get("path") == _COMPONENTS.get(c.get("id"))]
-    kits.write_settings(
-        kit / "local" / "resources.json",
-        {
-            **default,
-            **_RESOURCES,
-            "components": [*components, {"id": "app_deployer", "path": _DOORKEEPER, "args": {}}],
-        },
-    )
+    components.append({"id": "app_deployer", "path": _DOORKEEPER, "args": {}})
+    kits.write_settings(kit / "local" / "resources.json", {**default, **_RESOURCES, "components": components})
     kits.write_settings(kit / "local" / "authorization.json", _AUTHORIZATION)
     pointer = {"format": 1, "courier": str(folder / COURIER_FILE), **({"same_user": True} if same_user else {})}
     (kit / "local" / POINTER).write_text(toml_text(pointer), encoding="utf-8")

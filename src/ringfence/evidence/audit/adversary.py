@@ -175,17 +175,17 @@ def _mean_answer(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer
     stage, number, _ = plan.place(request.round)
     channel, way = stage.channel, RECEIVERS[type(stage.channel)]
     for answer in answers.values():
-        if not way.is_usable(channel, plan, number, request, answer):
+        if not way.is_usable(plan, number, answer):
             # That an audited gate does not answer what the plan asks is a mistake of the audit's.
             form = "Its answer is not in the form that the plan asks for."
             reason = answer.reason.explanation if isinstance(answer, Refusal) else form
             raise TrainingError(f"The gate refused a round of the audit: {reason}")
     sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
     totals = collect(request.round, sealed) if channel.is_collected else None
-    mean = way.mean(channel, plan, number, answers, totals)
-    if mean is None:
+    averaged = way.average(channel, plan, number, answers, totals)
+    if averaged is None:
         raise TrainingError("A round of the audit gave no result, although every silo answered.")
-    return mean
+    return averaged[0]
 
 
 def partition(plan: Plan, silo: str, records: int) -> list[int]:

@@ -28,6 +28,15 @@ EXPLAINED = 0.5
 SCORE_VARIANCE = 4.0
 """Prior variance of the scores of two classes: most probabilities then lie between .1 and .9."""
 
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)  # means over normal scores of that variance
+_P = 1 / (1 + np.exp(-math.sqrt(SCORE_VARIANCE) * _NODES))
+
+LABEL_CURVATURE = float(np.sum(_WEIGHTS * (_P * (1 - _P) * np.maximum(_P, 1 - _P))) / np.sum(_WEIGHTS))
+"""Mean curvature of two classes' loss where a record is predicted right: E[p(1 − p)·max(p, 1 − p)]."""
+
+PRIOR_IMBALANCE = float(np.sum(_WEIGHTS * (np.abs(1 - 2 * _P) * np.minimum(_P, 1 - _P))) / np.sum(_WEIGHTS))
+"""Prior shift of two classes' gradient if it is clipped at 0: E[|1 − 2p|·min(p, 1 − p)]."""
+
 CLASS_VARIANCE = 1.0
 """Prior variance of the log odds of several classes."""
 
@@ -92,8 +101,7 @@ def prior_of_target(plan: Plan) -> TargetEstimate:
         return TargetEstimate(centre, bound**2 / 3 - spread**2, spread)
     if loss.outputs > 1:
         return TargetEstimate(centre, CLASS_VARIANCE)
-    p = _probabilities()
-    return TargetEstimate(centre, SCORE_VARIANCE, 1.0, _mean_over_scores(np.abs(1 - 2 * p) * np.minimum(p, 1 - p)))
+    return TargetEstimate(centre, SCORE_VARIANCE, 1.0, PRIOR_IMBALANCE)
 
 
 def estimate_from_histogram(shares: FloatArray, edges: FloatArray, noise: float) -> TargetEstimate:
@@ -222,7 +230,7 @@ def _best_clip_and_step(
     numeric = plan.loss.target_kind == "number"
     explained = _explained(plan, target)
     steepest = _largest_curvature(plan, target, explained)
-    label_curvature, main = _mean_label_curvature(), int(np.argmax(whitened.moments))
+    main = int(np.argmax(whitened.moments))
     spread = whitened.moments / np.sum(whitened.moments)
     averaged = averaged_iterates(plan.loss, plan.steps)
     candidates = []
@@ -234,8 +242,8 @@ def _best_clip_and_step(
             shift = MEDIAN_GAP * math.exp(-clip / residual) * residual * target.spread
             signal = explained
         else:
-            curvature = label_curvature * min(1.0, 2 * clip)
-            shift = (1 - clip) * target.imbalance / label_curvature
+            curvature = LABEL_CURVATURE * min(1.0, 2 * clip)
+            shift = (1 - clip) * target.imbalance / LABEL_CURVATURE
             signal = SCORE_VARIANCE
         best = (math.inf, 1.0)
         for share in STEPS:
@@ -319,23 +327,3 @@ def descent_errors(
     # The noise of a round followed by `after` others enters the iterates after it, of which the last are averaged.
     accumulated = sum((sums[after + 1] - sums[max(after + 1 - averaged, 0)]) ** 2 for after in range(rounds))
     return total / averaged, np.sqrt(accumulated) / averaged
-
-
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
-
-
-def _probabilities() -> FloatArray:
-    """Return the probabilities at the nodes of `_mean_over_scores`."""
-    result: FloatArray = 1 / (1 + np.exp(-math.sqrt(SCORE_VARIANCE) * _NODES))
-    return result
-
-
-def _mean_label_curvature() -> float:
-    """Return the mean curvature of two classes' loss where a record is predicted right: E[p(1 − p)·max(p, 1 − p)]."""
-    p = _probabilities()
-    return _mean_over_scores(p * (1 - p) * np.maximum(p, 1 - p))
-
-
-def _mean_over_scores(values: FloatArray) -> float:
-    """Return the mean over normal scores of variance `SCORE_VARIANCE`, for a survey's expected errors."""
-    return float(np.sum(_WEIGHTS * values) / np.sum(_WEIGHTS))

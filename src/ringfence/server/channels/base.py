@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import MessageError
-from ringfence.protocol import Answer, FloatArray, Plan, RoundRequest, SealedUpdate
+from ringfence.protocol import Answer, FloatArray, Plan, SealedUpdate
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,17 @@ Collect = Callable[[int, Sequence[SealedUpdate]], Totals | None]
 """Bring a round's answers to the third party and return what it releases; None if that is nothing yet."""
 
 
+Averaged = tuple[FloatArray, Mapping[str, FloatArray]]
+"""The mean of a round's answers, and every silo's own answer, as far as the channel shows them."""
+
+
 class ChannelAtServer(Protocol):
     """The functions of a channel's file."""
 
-    def is_usable(self, channel: Any, plan: Plan, number: int, request: RoundRequest, answer: Answer) -> bool:
-        """Tell whether the channel's answer to this request, of the stage of that number, is valid."""
+    def is_usable(self, plan: Plan, number: int, answer: Answer) -> bool:
+        """Return whether an answer is valid for the channel of the plan's stage of that number."""
 
-    def mean(
+    def average(
         self, channel: Any, plan: Plan, number: int, answers: Mapping[str, Answer], totals: Totals | None
-    ) -> FloatArray | None:
-        """Return the mean of the channel's usable answers; None if there is none."""
-
-    def each(self, channel: Any, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
-        """Return every silo's own numbers, as far as the channel shows them."""
+    ) -> Averaged | None:
+        """Return the average of the channel's usable answers; None if there is none."""

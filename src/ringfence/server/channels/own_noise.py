@@ -4,32 +4,27 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ringfence.protocol import Answer, FloatArray, NoisyUpdate, OwnNoise, Plan, RoundRequest, unpack
-from ringfence.server.channels.base import Totals
+from ringfence.protocol import Answer, FloatArray, NoisyUpdate, OwnNoise, Plan, unpack
+from ringfence.server.channels.base import Averaged, Totals
 
 _LARGEST = 1e100
 """No honest number is larger, and a step from it cannot overflow; NaN and infinity fail the comparison too."""
 
 
-def is_usable(channel: OwnNoise, plan: Plan, number: int, request: RoundRequest, answer: Answer) -> bool:
-    """Tell whether a silo's answer with its own noise is a vector in the right shape; silos may be hostile too."""
+def is_usable(plan: Plan, number: int, answer: Answer) -> bool:
+    """Return whether a silo's answer with its own noise is a vector in the right shape; silos may be hostile too."""
     if not isinstance(answer, NoisyUpdate):
         return False
     vector = unpack(answer.vector)
     return vector.shape == (plan.stages[number].query.length(plan),) and bool(np.all(np.abs(vector) <= _LARGEST))
 
 
-def mean(
+def average(
     channel: OwnNoise, plan: Plan, number: int, answers: Mapping[str, Answer], totals: Totals | None
-) -> FloatArray | None:
-    """Return the weighted mean of the silos' answers, each with its own noise."""
-    vectors = each(channel, answers)
-    return mean_update(plan, vectors) if vectors else None
-
-
-def each(channel: OwnNoise, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
-    """Return all silos' answers: their own noise is in them."""
-    return {name: unpack(answer.vector) for name, answer in answers.items() if isinstance(answer, NoisyUpdate)}
+) -> Averaged | None:
+    """Return the weighted mean of the silos' answers, and the answers: their own noise is in them."""
+    each = {name: unpack(answer.vector) for name, answer in answers.items() if isinstance(answer, NoisyUpdate)}
+    return (mean_update(plan, each), each) if each else None
 
 
 def mean_update(plan: Plan, updates: Mapping[str, FloatArray]) -> FloatArray:

@@ -10,33 +10,26 @@ from collections.abc import Mapping
 import numpy as np
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.protocol import Answer, Batch, FloatArray, Plan, RoundRequest, SealedUpdate, ShufflerChannel
+from ringfence.protocol import Answer, Batch, FloatArray, Plan, SealedUpdate, ShufflerChannel
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
-from ringfence.server.channels.base import Totals
-from ringfence.shuffler import shares, vector_sum
+from ringfence.server.channels.base import Averaged, Totals
+from ringfence.shuffler import sealing, shares, vector_sum
 
 
-def is_usable(channel: ShufflerChannel, plan: Plan, number: int, request: RoundRequest, answer: Answer) -> bool:
-    """Tell whether an answer is sealed to the shuffler: only the shuffler can tell more."""
+def is_usable(plan: Plan, number: int, answer: Answer) -> bool:
+    """Return whether an answer is sealed to the shuffler: only the shuffler can tell more."""
     return isinstance(answer, SealedUpdate)
 
 
-def mean(
+def average(
     channel: ShufflerChannel, plan: Plan, number: int, answers: Mapping[str, Answer], totals: Totals | None
-) -> FloatArray | None:
-    """Return the mean over all records in the shuffler's batch; the answers say only who took part."""
-    return None if totals is None or not answers else mean_of_totals(channel, plan, number, totals)
-
-
-def each(channel: ShufflerChannel, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
-    """Return nothing: behind a shuffler, only totals can be read."""
-    return {}
+) -> Averaged | None:
+    """Return the mean over all records in the shuffler's batch, and no silo's own answer: only totals can be read."""
+    return None if totals is None or not answers else (mean_of_totals(channel, plan, number, totals), {})
 
 
 def read_batch(plan: Plan, key: bytes, round: int, content: bytes) -> Totals:
     """Open a batch with the server's key and add its shares up; MessageError if it is not one of that round."""
-    from ringfence.shuffler import sealing
-
     stage, number, _ = plan.place(round)
     channel = stage.channel
     if not isinstance(channel, ShufflerChannel):

@@ -8,9 +8,10 @@ import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.estimates import comparison
-from ringfence.estimates.answers import NoisyAnswer, pooled_answer
+from ringfence.estimates.answers import pooled_answer
 from ringfence.estimates.comparison import ComparedLosses
-from ringfence.protocol import Comparison, FloatArray, StageTerms
+from ringfence.protocol import Comparison, FloatArray
+from ringfence.server.queries.findings import noisy_answers
 from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 
@@ -42,23 +43,15 @@ def receive(query: Comparison, server: ServerState, answers: RoundAnswers) -> Se
     if not answers.each:
         return server
     asked = query.read(server.plan, argument(query, server, answers.step))[1]
-    own = {terms.name: terms.stages for terms in server.plan.silos}
-    heard = pooled_answer({name: _heard(own[name][answers.stage], vector) for name, vector in answers.each.items()})
+    pooled = pooled_answer(noisy_answers(server.plan, answers.stage, answers.each))
     if query.part == "losses":
-        compared = ComparedLosses.of(query, float(asked[0]), heard)
-        finding = ComparisonFindings(heard.vector, heard.sigma, clip=compared.clip, compared=compared)
+        compared = ComparedLosses.of(query, float(asked[0]), pooled)
+        finding = ComparisonFindings(pooled.vector, pooled.sigma, clip=compared.clip, compared=compared)
         return server.with_finding(query.name, finding, chosen=compared.best)
     next_stage = min(answers.stage + 1, len(server.plan.stages) - 1)
-    later = pooled_answer({name: _heard(own[name][next_stage], vector) for name, vector in answers.each.items()})
-    finding = ComparisonFindings(
-        heard.vector, heard.sigma, clip=comparison.difference_clip(query, asked, heard, later.sigma)
-    )
-    return server.with_finding(query.name, finding)
-
-
-def _heard(terms: StageTerms, vector: FloatArray) -> NoisyAnswer:
-    """Return a silo's answer in a comparison of candidates, with its noise and batch."""
-    return NoisyAnswer(vector, terms.sigma, terms.batch)
+    later = pooled_answer(noisy_answers(server.plan, next_stage, answers.each))
+    clip = comparison.difference_clip(query, asked, pooled, later.sigma)
+    return server.with_finding(query.name, ComparisonFindings(pooled.vector, pooled.sigma, clip=clip))
 
 
 def comparison_of_run(findings: Mapping[str, Findings]) -> ComparedLosses | None:

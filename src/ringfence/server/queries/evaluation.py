@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ringfence.estimates.answers import AnsweredRound, NoisyAnswer, pooled_answer
+from ringfence.estimates.answers import AnsweredRound, pooled_answer
 from ringfence.estimates.evaluation import evaluation_report, next_evaluation_request
 from ringfence.estimates.metrics import EvaluationReport
 from ringfence.protocol import Evaluation, FloatArray, Plan, unpack
+from ringfence.server.queries.findings import noisy_answers
 from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 
@@ -34,8 +35,7 @@ def receive(query: Evaluation, server: ServerState, answers: RoundAnswers) -> Se
     """Store every silo's answer beside the request."""
     if not answers.each:
         return server
-    own = {terms.name: terms.stages[answers.stage] for terms in server.plan.silos}
-    noisy = {name: NoisyAnswer(vector, own[name].sigma, own[name].batch) for name, vector in answers.each.items()}
+    noisy = noisy_answers(server.plan, answers.stage, answers.each)
     rounds = (*_rounds(query, server, answers.stage), AnsweredRound(argument(query, server, answers.step), noisy))
     pooled = pooled_answer(noisy)
     finding = EvaluationFindings(pooled.vector, pooled.sigma, stage=answers.stage, rounds=rounds)

@@ -1,10 +1,12 @@
 """Statistics that do not depend on weights: averaged over the silos, and stored beside their noise."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from ringfence.estimates.answers import NoisyAnswer
 from ringfence.protocol import FloatArray, Plan, Query
 from ringfence.server.algorithms import algorithm_of
 from ringfence.server.algorithms.survey import TargetEstimate
@@ -31,17 +33,22 @@ def receive(query: Query, server: ServerState, answers: RoundAnswers) -> ServerS
     return server.with_finding(query.name, finding)
 
 
+def noisy_answers(plan: Plan, stage: int, each: Mapping[str, FloatArray]) -> dict[str, NoisyAnswer]:
+    """Return the silos' own answers, each with the noise and the batch that the plan gives it in a stage."""
+    own = {terms.name: terms.stages[stage] for terms in plan.silos}
+    return {name: NoisyAnswer(vector, own[name].sigma, own[name].batch) for name, vector in each.items()}
+
+
 def least_noise(plan: Plan, answers: RoundAnswers) -> Findings | None:
     """Return a finding from answers averaged with inverse-variance weights; None if only sums are known.
 
     It favours silos with many records and large budgets, so it may shape the steps but not the optimum.
     """
-    own = {terms.name: terms.stages[answers.stage].sigma for terms in plan.silos}
     if not answers.each:
         return None
-    precisions = {name: own[name] ** -2 for name in answers.each}
-    total = math.fsum(precisions.values())
-    mean: FloatArray = np.sum([precisions[name] / total * answer for name, answer in answers.each.items()], axis=0)
+    noisy = noisy_answers(plan, answers.stage, answers.each).values()
+    total = math.fsum(one.sigma**-2 for one in noisy)
+    mean: FloatArray = np.sum([one.sigma**-2 / total * one.vector for one in noisy], axis=0)
     return Findings(mean, total**-0.5, each=answers.each)
 
 
