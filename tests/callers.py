@@ -37,7 +37,7 @@ class Caller:
 
     def head(self, *lines: str) -> bytes:
         first = [f"POST {self.path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self.token}", *lines]
-        return "\r\n".join([*first, "", ""]).encode("latin-1")
+        return "\r\n".join([*first, "", ""]).encode()
 
 
 TOKENS = ["", "Bearer", "Bearer ", "Bearer wrong", "Basic {}", "bearer {}", "Bearer {}x", "{}", "Bearer ä"]

@@ -6,7 +6,6 @@ south has our validator without the doorkeeper before it, to show that each hold
 """
 
 import json
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from ringfence.deployment.processes import Family
 from ringfence.deployment.tour import SIZES, Ground
 from ringfence.protocol import load_plan
 from tests.deployment.agents import until
-from tests.deployment.kits import administrator, make_kits
+from tests.deployment.kits import administrator, make_kits, run_script
 
 THIEF = """
 import os, pathlib
@@ -96,13 +95,6 @@ def attacker(ground: Ground) -> tuple[str, Path]:
     return administrator(ground.kits / "authority", kit, server, "super"), kit
 
 
-def script(content: str, *arguments: str | Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", content, *map(str, arguments)], capture_output=True, text=True, timeout=280, check=False
-    )
-    return done.stdout + done.stderr
-
-
 def wait_for_everybody(ground: Ground) -> None:
     logs = [site.kit / "log.txt" for site in ground.sites]
     until(lambda: all(log.exists() and "Connected to server" in log.read_text() for log in logs))
@@ -127,7 +119,7 @@ def test_code_under_a_super_certificate_runs_at_a_site_of_version_0_2_and_nowher
     (job / "app" / "custom").mkdir()
     (job / "app" / "custom" / "thief.py").write_text(THIEF.format(records=str(ground.folder), loot=str(loot)))
     wait_for_everybody(ground)
-    printed = script(SUBMIT, *attacker, job)
+    printed = run_script(SUBMIT, *attacker, job)
     assert "status FINISHED" in printed, printed
     assert {file.name: file.read_text() for file in loot.iterdir()} == {
         "west": (ground.folder / "west.csv").read_text()
@@ -143,7 +135,7 @@ def test_code_under_a_super_certificate_runs_at_a_site_of_version_0_2_and_nowher
 
 def test_commands_under_a_super_certificate_show_no_file_of_a_site(ground: Ground, attacker: tuple[str, Path]) -> None:
     wait_for_everybody(ground)
-    printed = script(COMMANDS, *attacker)
+    printed = run_script(COMMANDS, *attacker)
     north, west = printed.split("west", 1)
     assert "shell_commands" in west, printed  # which stands in the file
     assert "shell_commands" not in north
@@ -162,7 +154,7 @@ def test_a_site_keeps_its_settings_when_a_server_names_a_job_after_their_folder(
         for file, content in job_files("/nowhere").items():
             if file.startswith("app/"):
                 archive.writestr(file.removeprefix("app/"), job_file_bytes(content))
-    done = script(
+    done = run_script(
         "import sys\n"
         "from pathlib import Path\n"
         "from nvflare.apis.workspace import Workspace\n"

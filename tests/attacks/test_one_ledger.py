@@ -9,9 +9,9 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,18 @@ import pytest
 
 from ringfence.protocol import NoisyUpdate, Plan
 from ringfence.silo.folder import SiloFolder
-from tests.silo.agents import ROOT, SCHEMA, approved, make_silo_folder, serving
+from tests.processes import RINGFENCE, ringfence
+from tests.silo.agents import SCHEMA, approved, make_silo_folder, serving
 from tests.support import MakePlan
 
-RINGFENCE = [sys.executable, "-m", "ringfence"]
 GIVEN = ["--name", "clinic", "--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run the command in a process of its own, in the test's folder."""
-
-    def finish(*arguments: object) -> "subprocess.CompletedProcess[str]":
-        command = [*RINGFENCE, *map(str, arguments)]
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)}
-        return subprocess.run(  # one that is not refused may serve for ever
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
-        )
-
-    return finish
+    """Run the command in a process of its own, in the test's folder; one that is not refused may serve for ever."""
+    return partial(ringfence, cwd=tmp_path, timeout=120)
 
 
 def check_refused(done: "subprocess.CompletedProcess[str]", *says: object) -> None:
@@ -87,6 +78,11 @@ def linked(path: Path, to: Path) -> Path:
     return to
 
 
+def silo_table(path: Path) -> Path:
+    """Write forty records that no other silo has."""
+    return written(path, [["a", "b", "c", "ill"], *([f"0.{row}", "0.1", "0.2", "no"] for row in range(100, 140))])
+
+
 def rewritten(change: Callable[[list[list[str]]], list[list[str]]]) -> Callable[[Path, Path], Path]:
     return lambda path, to: written(to, change(table(path)))
 
@@ -120,15 +116,12 @@ def test_a_second_silo_of_the_same_records_is_refused_however_their_file_was_mad
 def test_records_that_are_others_get_a_ledger_of_their_own(run: Run, silo_folder: SiloFolder, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     make_silo_folder(tmp_path / "elsewhere", seed=8)
-    data = copied(tmp_path / "records.csv", tmp_path / "third.csv")
-    written(data, [["a", "b", "c", "ill"], *([f"0.{row}", "0.1", "0.2", "no"] for row in range(100, 140))])
-    assert train(run, data).returncode == 0
+    assert train(run, silo_table(tmp_path / "third.csv")).returncode == 0
 
 
 def test_training_elsewhere_or_after_the_ledger_was_deleted_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    data = tmp_path / "north.csv"
-    written(data, [["a", "b", "c", "ill"], *([f"0.{row}", "0.1", "0.2", "no"] for row in range(100, 140))])
+    data = silo_table(tmp_path / "north.csv")
     assert train(run, data).returncode == 0
     (tmp_path / "elsewhere").mkdir()
     ledger = tmp_path / "north.ledger"

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,10 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.certificate import export
 from ringfence.silo.ledger.ledger import Ledger
 from tests.deployment.agents import Federation, finish, server, until
-from tests.nursery import completed
+from tests.processes import ringfence
 from tests.silo.agents import Served, approved, serving
 from tests.support import MakePlan, refusal, spent
 
-RINGFENCE = [sys.executable, "-m", "ringfence"]
 ROUND = 3
 
 
@@ -92,7 +90,7 @@ def test_a_courier_shows_an_agent_what_it_signed_and_the_agent_refuses_everythin
         assert served.output().count("shown its own signature under an entry that its ledger lacks") == 1
     with pytest.raises(LedgerDamagedError, match="once had entry 4"):  # remembered across the restart
         silo_folder.ledger()
-    completed([*RINGFENCE, "silo", "restore", str(silo_folder.path), str(newest)], check=True)
+    ringfence("silo", "restore", silo_folder.path, newest, check=True)
     with serving(silo_folder) as served:
         assert len(vectors(served, plan)) == 1
 
@@ -134,7 +132,7 @@ def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rou
     certificate = tmp_path / "north.json"
     forget_state(own_state)  # the rolled-back ledger is trusted again, and certified: the transcript disproves it
     export(north.silo_folder, certificate)
-    shown = completed([*RINGFENCE, "verify", str(certificate), "--transcript", str(run)], text=True)
+    shown = ringfence("verify", certificate, "--transcript", run)
     assert shown.returncode == 1
     assert "The silo signed that its ledger had entry" in shown.stderr
 
@@ -153,16 +151,13 @@ def test_two_certificates_of_a_ledger_that_went_two_ways_prove_it(
             found |= vectors(served, plan)
         export(silo_folder, tmp_path / f"{way}.json")
     assert len(found) == 2
-    shown = completed(
-        [*RINGFENCE, "verify", str(tmp_path / "one.json"), str(tmp_path / "two.json")],
-        text=True,
-    )
+    shown = ringfence("verify", tmp_path / "one.json", tmp_path / "two.json")
     assert shown.returncode == 1
     assert "prove a fork" in shown.stderr
     assert "differ from entry 4 on (charged" in shown.stderr
 
 
-def test_a_plain_copy_beside_a_running_agent_holds_everything_that_was_released(
+def test_a_plain_copy_and_a_backup_beside_a_running_agent_hold_everything_that_was_released(
     silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
 ) -> None:
     plan = approved(silo_folder, plan_of(rounds=30))
@@ -170,7 +165,10 @@ def test_a_plain_copy_beside_a_running_agent_holds_everything_that_was_released(
         for round in range(30):
             assert isinstance(served.ask(plan, round), NoisyUpdate)
             copy = tmp_path / f"{round}.ledger"
-            shutil.copyfile(silo_folder.ledger_path, copy)
+            if round % 15:
+                shutil.copyfile(silo_folder.ledger_path, copy)
+            else:
+                ringfence("silo", "backup", silo_folder.path, "--out", copy, check=True)
             with Ledger.open(copy) as copied, silo_folder.ledger() as ledger:
                 assert copied.entries() == ledger.entries()
                 assert len(copied.account().plans[plan.digest()].rounds) == round + 1
@@ -209,23 +207,3 @@ def test_a_copy_taken_at_any_moment_forgets_no_answer_that_had_left_or_is_refuse
         asking.join()
     assert answered == [200]
     assert whole > 0
-
-
-def test_a_backup_beside_a_running_agent_is_whole_and_says_how_far_it_goes(
-    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
-) -> None:
-    plan, out = approved(silo_folder, plan_of()), tmp_path / "backup.ledger"
-    command = [*RINGFENCE, "silo", "backup", str(silo_folder.path), "--out", str(out)]
-    with serving(silo_folder) as served:
-        for round in range(3):
-            served.ask(plan, round)
-        printed = completed(command, text=True, check=True).stdout
-        again = completed(command, text=True)
-    with silo_folder.ledger() as ledger:
-        account = ledger.account()
-        assert f"{account.number} entries, the last with hash {account.head}" in " ".join(printed.split())
-        with Ledger.open(out) as copied:
-            assert copied.entries() == ledger.entries()
-    assert out.stat().st_mode & 0o777 == 0o600
-    assert again.returncode == 1
-    assert "a backup overwrites nothing" in again.stderr

@@ -19,10 +19,13 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import task_event
 from ringfence.deployment.door import Door
 from ringfence.errors import DoorError
+from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import NoisyUpdate, Plan, RoundRequest, load_schema, parse_answer
+from ringfence.protocol import NoisyUpdate, Plan, RoundRequest, load_schema, parse_answer, unpack
 from ringfence.protocol.plan.plan import task
+from ringfence.server.conduct import replay
+from ringfence.server.rounds import RunResult, Session
 from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
@@ -167,6 +170,14 @@ class Federation:
         for silo in self.silos.values():
             approve_plan(silo.silo_folder, plan)
 
+    def from_ledgers(self, plan: Plan) -> RunResult:
+        """Return what the answers in the silos' own ledgers give, without a server."""
+        released = {name: silo.released(plan) for name, silo in self.silos.items()}
+        session = Session(plan, np.random.default_rng(0))
+        while not session.finished:
+            session.receive({name: parse_answer(answers[session.round]) for name, answers in released.items()})
+        return session.result()
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -180,11 +191,11 @@ class Seen:
 
 @dataclass
 class Wire:
-    """Taps between a server and the doors: they note what passes, and call `meanwhile` at every stage."""
+    """Taps between a server and the doors: they note what passes, and do what `acts` says at that stage."""
 
     federation: Federation
     folder: Path
-    meanwhile: Callable[[Seen], None] = lambda seen: None
+    acts: dict[Seen, Callable[[], object]] = field(default_factory=dict)
     log: list[Seen] = field(default_factory=list)
     sent: dict[str, list[bytes]] = field(default_factory=dict)
     one_at_a_time: threading.RLock = field(default_factory=threading.RLock)
@@ -208,10 +219,11 @@ class Wire:
     def note(self, seen: Seen) -> None:
         with self.one_at_a_time:
             self.log.append(seen)
-            self.meanwhile(seen)
+            if seen in self.acts:
+                self.acts[seen]()
 
     def doors(self) -> list[str]:
-        return [part for name in self.federation.silos for part in ("--doors", f"{name}=unix:{self.folder / name}")]
+        return [f"--doors={name}=unix:{self.folder / name}" for name in self.federation.silos]
 
 
 class _Tap(socketserver.ThreadingUnixStreamServer):
@@ -262,6 +274,20 @@ def finish(process: "subprocess.Popen[bytes]") -> bytes:
     output, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     return output
+
+
+def failed(process: "subprocess.Popen[bytes]") -> bytes:
+    """Wait for a run that ends with an error, and return what it said."""
+    output, errors = process.communicate(timeout=240)
+    assert (process.returncode, output) == (1, b"")
+    return errors
+
+
+def model_of(run: Path) -> bytes:
+    """Return the weights of a run's model, which must be those that its transcript gives."""
+    weights = unpack(Model.load(run / "model.json").weights).tobytes()
+    assert weights == replay(run).weights.tobytes()
+    return weights
 
 
 def until(happened: Callable[[], bool], seconds: float = 180.0) -> None:

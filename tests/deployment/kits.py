@@ -1,6 +1,8 @@
 """Startup kits for tests, by the parties' own steps."""
 
 import datetime
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,13 @@ def make_kits(folder: Path, server: str, silos: Sequence[str], *, days: float = 
         asked.write_bytes(kits.make_request(folder / "silos" / name, name)[0])
         responses[name] = kits.Response.read(federation.sign_requests(folder, asked, days=days)[0])
     return Kits(folder / "server", folder / "admin", {name: folder / "silos" / name for name in silos}, responses)
+
+
+def run_script(content: str, *arguments: str | Path) -> str:
+    """Run a script of an administrator's, and return what it printed."""
+    command = [sys.executable, "-c", content, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    return done.stdout + done.stderr
 
 
 def administrator(authority: Path, kit: Path, server: str, role: str) -> str:

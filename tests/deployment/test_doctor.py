@@ -22,7 +22,7 @@ from ringfence.silo.ledger.budget import Budget
 from tests.certificates import write_certificate
 from tests.deployment.kits import Kits, make_kits
 from tests.processes import ringfence
-from tests.shuffler.depositors import make_shuffler
+from tests.shuffler.depositors import set_up
 from tests.shuffler.test_witness import opened, two_of_three
 
 SCHEMA = """
@@ -115,8 +115,7 @@ def test_what_is_wrong_with_a_silo_is_named_with_what_to_do(
 
 def test_a_shuffler_that_is_an_older_copy_or_open_to_others_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "mixer"
-    shuffler, silos = make_shuffler(folder)
-    shuffler.close()
+    silos = set_up(folder)
     older = (folder / "shuffler.db").read_bytes()
     with opened(folder, seconds=0.0) as served:
         two_of_three(served, silos)

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,9 @@ from ringfence.estimates.metrics import EvaluationReport
 from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import Plan, load_plan, parse_answer
+from ringfence.protocol import Plan, load_plan
 from ringfence.server.queries.evaluation import evaluation_of_run
-from ringfence.server.rounds import Session
-from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, finish, server
+from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, failed, finish, server
 from tests.processes import ringfence
 
 NAMES = ("north", "south", "west")
@@ -50,7 +49,7 @@ def planned(federation: Federation) -> Plan:
     told = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft, check=True).stdout
     assert "Once every silo's operator has approved it" in told
     plan = load_plan(draft)
-    (federation.folder / f"{plan.run}.json").write_bytes(plan.content)
+    federation.write(plan)
     return plan
 
 
@@ -63,15 +62,6 @@ def approve(federation: Federation, plan: Plan) -> None:
         ringfence("silo", "approve", silo.silo_folder.path, draft, "--digest", plan.digest(), check=True)
 
 
-def from_ledgers(federation: Federation, plan: Plan) -> EvaluationReport | None:
-    """What the answers in the silos' own ledgers say, without a server."""
-    released = {name: silo.released(plan) for name, silo in federation.silos.items()}
-    session = Session(plan, np.random.default_rng(0))
-    while not session.finished:
-        session.receive({name: parse_answer(answers[session.round]) for name, answers in released.items()})
-    return evaluation_of_run(plan, session.result().findings)
-
-
 @pytest.mark.parametrize("federation", [1, 3], ids=["records", "persons"], indirect=True)
 def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_and_costs_no_silo_more(
     federation: Federation, tmp_path: Path
@@ -81,18 +71,13 @@ def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_a
     with Wire(federation, tmp_path / "wire") as wire:
         for moment in [*MOMENTS, None]:
             process = server(federation, plan, run, wire.doors(), "--json", "--quorum", "all")
-
-            def strike(seen: Seen, moment: Seen | None = moment, kill: Callable[[], None] = process.kill) -> None:
-                if seen == moment:
-                    kill()
-
-            wire.meanwhile = strike
+            wire.acts = {moment: process.kill} if moment else {}
             output, errors = process.communicate(timeout=240)
             assert process.returncode == (0 if moment is None else -signal.SIGKILL), errors
         sent = wire.sent
     content = json.loads(output)
     told = EvaluationReport.model_validate_json(json.dumps(content["evaluation"]))
-    assert told == from_ledgers(federation, plan)
+    assert told == evaluation_of_run(plan, federation.from_ledgers(plan).findings)
     assert told.together.records == 3 * 12
     assert set(told.silos) == set(NAMES)
     for name, silo in federation.silos.items():
@@ -114,10 +99,7 @@ def test_nothing_is_told_before_every_silo_has_approved_and_no_model_is_written(
         (["--out", str(tmp_path / "out.json")], b"This plan trains no model"),
         (["--seconds", "2", "--patience", "0"], b"not-approved"),
     ):
-        process = server(federation, plan, run, federation.doors(), "--quorum", "all", *options)
-        _, errors = process.communicate(timeout=240)
-        assert process.returncode == 1
-        assert says in errors, errors
+        assert says in failed(server(federation, plan, run, federation.doors(), "--quorum", "all", *options))
     approve(federation, plan)
     shown = finish(server(federation, plan, run, federation.doors(), "--quorum", "all")).decode()
     assert "Measured privately on 36 records, with 95% intervals\n  accuracy " in shown

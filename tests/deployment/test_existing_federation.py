@@ -34,17 +34,8 @@ JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def provisioned(folder: Path) -> Path:
     """Let NVFlare's own tool make the kits of a federation, and return where they are."""
     (folder / "project.yml").write_text(PROJECT.format(port=free_port()))
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "nvflare.cli",
-        "provision",
-        "-p",
-        folder / "project.yml",
-        "-w",
-        folder / "made",
-    ]
-    subprocess.run(command, check=True, capture_output=True)
+    places: list[str | Path] = ["-p", folder / "project.yml", "-w", folder / "made"]
+    subprocess.run([sys.executable, "-m", "nvflare.cli", "provision", *places], check=True, capture_output=True)
     return folder / "made" / "clinics" / "prod_00"
 
 

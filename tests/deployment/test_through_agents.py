@@ -11,7 +11,6 @@ from ringfence.model.model import Model
 from ringfence.protocol import Custom, unpack
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger.budget import Budget
-from ringfence.silo.operator.decisions import approve_plan
 from tests.deployment.agents import Federation, Silo, finish, server
 from tests.every_loss import CASES, COLUMNS, DELTA, EPSILON, Case, write_tables
 
@@ -52,8 +51,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
 def test_it_trains_through_agents(agents: Agents, tmp_path: Path, case: Case) -> None:
     plan = case.plan()
     agents.write(plan)
-    for silo in agents.silos.values():
-        approve_plan(silo.silo_folder, plan)
+    agents.approve(plan)
     finish(server(agents, plan, tmp_path / "run", agents.doors(), "--quorum", "all"))
     case.require_learned(plan, unpack(Model.load(tmp_path / "run" / "model.json").weights))
     for silo in agents.silos.values():

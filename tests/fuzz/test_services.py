@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,7 @@ from ringfence.shuffler import service
 from ringfence.shuffler.shuffler import Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
 from ringfence.silo import agent
+from tests.callers import Caller
 from tests.fuzz.hostile import damaged, rewritten
 from tests.generated import examples
 from tests.shuffler import serving as shufflers
@@ -31,20 +32,14 @@ STATUSES = {200, 202, 400, 401, 404, 405, 408, 413, 421, 422, 503}
 class Peer:
     """A service in another process, and a request that it takes."""
 
-    address: tuple[str, int]
-    token: str
-    method_and_path: str
+    caller: Caller
     body: bytes
     constants: set[str]
     printed: Path
 
     def request(self, body: bytes) -> bytes:
         """Return a whole HTTP request."""
-        return self.head(len(body)) + body
-
-    def head(self, length: int) -> bytes:
-        lines = [f"{self.method_and_path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self.token}"]
-        return "\r\n".join([*lines, f"Content-Length: {length}", "Connection: close", "", ""]).encode()
+        return self.caller.head(f"Content-Length: {len(body)}", "Connection: close") + body
 
     def send(self, content: bytes, *, whole: bool) -> bytes:
         """Send bytes as they are, and return all that comes back until the service closes.
@@ -53,7 +48,7 @@ class Peer:
         if nothing comes for a moment, it is told that nothing more will. No test relies on how long that is.
         """
         reply = b""
-        with socket.create_connection(self.address, timeout=60 if whole else 0.2) as connection:
+        with socket.create_connection(("127.0.0.1", self.caller.port), timeout=60 if whole else 0.2) as connection:
             try:
                 connection.sendall(content)
                 while chunk := self._receive(connection):
@@ -94,9 +89,7 @@ def door(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> Iterator[P
     plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
     with agents.serving(silo_folder, "--port", "0") as served:
         yield Peer(
-            ("127.0.0.1", int(served.door().address.rpartition(":")[2])),
-            silo_folder.token(),
-            "POST /answer",
+            served.caller(),
             agents.request(plan, 0),  # which nobody has approved: whatever is asked, no round is answered
             set(agent._SENTENCES.values()),
             served.printed,
@@ -111,11 +104,8 @@ def shuffler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
         silos = depositors(made.public_key)
         made.add(silos.plan)
     with shufflers.serving(folder) as served:
-        address = urlsplit(served.address)
         yield Peer(
-            ("127.0.0.1", address.port or 0),
-            served.token,
-            "POST /deposit",
+            served.caller(),
             silos.update(silos.names[0]),
             {*service._SENTENCES.values(), *(reason.explanation for reason in ShufflerRefusal)},
             served.printed,
@@ -153,10 +143,8 @@ def test_changed_http_gets_a_constant_or_nothing(data: st.DataObject, peer: Peer
 @examples(40)
 @given(st.text(max_size=80), st.text(max_size=30))
 def test_any_path_gets_a_constant(peer: Peer, plan: str, round: str) -> None:
-    from urllib.parse import quote
-
     for path in (f"/batch/{quote(plan)}/{quote(round)}", f"/{quote(plan)}?{quote(round)}"):
-        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {peer.token}\r\n\r\n"
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {peer.caller.token}\r\n\r\n"
         reply = peer.send(head.encode(), whole=True)
         assert reply
         peer.check(reply)
@@ -177,8 +165,7 @@ def test_any_path_gets_a_constant(peer: Peer, plan: str, round: str) -> None:
     ids=range(8),
 )
 def test_a_strange_header_gets_a_constant_or_nothing(peer: Peer, lines: list[str]) -> None:
-    first = [f"{peer.method_and_path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {peer.token}"]
-    head = "\r\n".join([*first, *lines, "", ""]).encode()
+    head = peer.caller.head(*lines)
     peer.check(peer.send(head + b"ffffffffffffffff\r\n" + peer.body, whole=False))
 
 

@@ -118,22 +118,6 @@ def test_a_run_is_the_paper_s_algorithm_1(domain: Domain, ridge: float, penalty:
     np.testing.assert_allclose([state.model for state in states], paper.model, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
-@pytest.mark.parametrize("upsilon", [0.0, 40.0])
-def test_without_strong_convexity_it_is_lan_s_ac_sa(domain: Domain, upsilon: float) -> None:
-    """Lan's method has x_md = x/β_t + (1 − 1/β_t)·x_ag and steps γ_t; ours is β_t = (t+1)/2, γ_t = t/(2υ)."""
-    plan = plan_of(Accelerated(smoothness=3.0, upsilon=upsilon), rounds=30, domain=domain)
-    states = descend(plan, TILTED.gradient, np.zeros(3))
-    x = x_ag = np.zeros(3)
-    for t in range(1, 31):
-        beta, gamma = (t + 1) / 2, t / (2 * max(upsilon, 6.0))
-        x_md = x / beta + (1 - 1 / beta) * x_ag
-        x = domain.project(x - gamma * TILTED.gradient(x_md))
-        x_ag = x / beta + (1 - 1 / beta) * x_ag
-        np.testing.assert_allclose(states[t].iterate, x, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(states[t].model, x_ag, rtol=1e-12, atol=1e-14)
-
-
 ALL: list[AlgorithmSpec] = [
     Accelerated(smoothness=0.1),
     Accelerated(smoothness=0.1, penalty=0.5, average="tail"),
@@ -156,14 +140,6 @@ def test_every_asked_point_and_the_model_stay_in_the_domain(
         assert domain.contains(asked)
         state = accelerated.step(settings, Proximal(domain), state, gradient(asked), round)
         assert domain.contains(accelerated.output(settings, state))
-
-
-def test_the_first_point_asked_about_is_where_the_run_starts() -> None:
-    for algorithm in ALL:
-        plan = plan_of(algorithm, ridge=0.1)
-        start = np.array([0.1, -0.2, 0.3])
-        asked = accelerated.query_weights(accelerated.settings(plan), accelerated.init(start), 0)
-        np.testing.assert_allclose(asked, start, rtol=1e-15)
 
 
 @pytest.mark.parametrize(

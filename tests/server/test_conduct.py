@@ -33,6 +33,14 @@ def answering(*names: str) -> Silos:
     return silos
 
 
+def refusing(reason: RefusalReason) -> Silos:
+    return lambda request: {name: refuse(request, name, reason).to_bytes() for name in NAMES}
+
+
+def by_round(pick: Callable[[int], Silos]) -> Silos:
+    return lambda request: pick(request.round)(request)
+
+
 def test_a_quorum_is_a_number_or_a_share_and_never_more_than_are_asked() -> None:
     assert [Quorum.parse(text).of(5) for text in ("0", "1", "7", "50%", "all", "0%", "60%", "100%")] == [
         0, 1, 5, 3, 5, 1, 3, 5,
@@ -55,10 +63,7 @@ def test_a_round_with_a_quorum_is_closed_without_the_silent_ones(tmp_path: Path)
 
 
 def test_a_silo_that_missed_its_rounds_is_still_asked_and_hardly_waited_for_until_it_answers(tmp_path: Path) -> None:
-    def silos(request: RoundRequest) -> dict[str, bytes]:
-        return dict(answering(*(NAMES if request.round in (0, 7, 8) else NAMES[:2]))(request))
-
-    exchange = Local(silos)
+    exchange = Local(by_round(lambda round: answering(*(NAMES if round in (0, 7, 8) else NAMES[:2]))))
     conduct(three(rounds=10), exchange, tmp_path, seconds=9.0, patience=2)
     waits = {round: seconds for round, asked, seconds in exchange.calls if "s2" in asked}
     assert set(waits) == set(range(10))
@@ -80,25 +85,8 @@ def test_without_a_quorum_the_silent_ones_are_asked_again_and_then_the_run_stops
     assert trained.weights.tobytes() == replay(tmp_path).weights.tobytes()
 
 
-def test_a_silo_that_answers_at_a_later_try_is_in_time(tmp_path: Path) -> None:
-    class Slow(Local):
-        def __call__(
-            self, request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
-        ) -> None:
-            self.silos = answering(*(NAMES if len(self.calls) % 2 else ()))
-            super().__call__(request, silos, arrived, seconds)
-
-    trained = conduct(three(), Slow(answering()), tmp_path, seconds=0.01, patience=1)
-    assert all(outcome.answered == NAMES for outcome in trained.history)
-
-
 def test_silos_that_have_not_approved_stop_the_run_at_once_and_it_goes_on_when_they_have(tmp_path: Path) -> None:
-    plan = three()
-
-    def unapproved(request: RoundRequest) -> dict[str, bytes]:
-        return {name: refuse(request, name, RefusalReason.NOT_APPROVED).to_bytes() for name in NAMES}
-
-    exchange = Local(unapproved)
+    plan, exchange = three(), Local(refusing(RefusalReason.NOT_APPROVED))
     with pytest.raises(TrainingError, match="'s0' refuses: not-approved"):
         conduct(plan, exchange, tmp_path, seconds=9.0)
     assert len(exchange.calls) == 1
@@ -108,12 +96,7 @@ def test_silos_that_have_not_approved_stop_the_run_at_once_and_it_goes_on_when_t
 
 def test_a_quorum_of_zero_gives_the_model_so_far_when_everybody_has_left(tmp_path: Path) -> None:
     plan = three()
-
-    def leaving(request: RoundRequest) -> dict[str, bytes]:
-        if request.round < 2:
-            return dict(answering(*NAMES)(request))
-        return {name: refuse(request, name, RefusalReason.REVOKED).to_bytes() for name in NAMES}
-
+    leaving = by_round(lambda round: answering(*NAMES) if round < 2 else refusing(RefusalReason.REVOKED))
     with pytest.raises(TrainingError, match="revoked"):
         conduct(plan, Local(leaving), tmp_path, seconds=9.0)
     exchange = Local(leaving)
@@ -123,29 +106,16 @@ def test_a_quorum_of_zero_gives_the_model_so_far_when_everybody_has_left(tmp_pat
 
 
 def test_a_round_that_every_silo_lost_in_a_crash_is_passed_over(tmp_path: Path) -> None:
-    def silos(request: RoundRequest) -> dict[str, bytes]:
-        if request.round == 1:
-            return {name: refuse(request, name, RefusalReason.ROUND_LOST).to_bytes() for name in NAMES}
-        return dict(answering(*NAMES)(request))
-
-    exchange = Local(silos)
+    exchange = Local(by_round(lambda round: refusing(RefusalReason.ROUND_LOST) if round == 1 else answering(*NAMES)))
     trained = conduct(three(), exchange, tmp_path, seconds=9.0, quorum=Quorum.parse("all"))
     assert [bool(outcome.answered) for outcome in trained.history] == [True, False, True, True, True]
     assert exchange.rounds() == [0, 1, 2, 3, 4]
 
 
 def test_a_silo_that_cannot_write_its_ledger_now_is_asked_again_where_it_is_needed(tmp_path: Path) -> None:
-    tries = 0
-
-    def silos(request: RoundRequest) -> dict[str, bytes]:
-        nonlocal tries
-        tries += 1
-        if tries < 3:
-            return {"s0": refuse(request, "s0", RefusalReason.UNAVAILABLE).to_bytes()}
-        return dict(answering("s0")(request))
-
-    trained = conduct(make_plan((1.0,), rounds=2), Local(silos), tmp_path, seconds=0.05)
-    assert [outcome.answered for outcome in trained.history] == [("s0",), ("s0",)]
+    tries = iter([refusing(RefusalReason.UNAVAILABLE)] * 2 + [answering(*NAMES)] * 6)
+    trained = conduct(three(rounds=2), Local(by_round(lambda _: next(tries))), tmp_path, seconds=0.05)
+    assert [outcome.answered for outcome in trained.history] == [NAMES, NAMES]
 
 
 def test_strangers_late_answers_and_second_answers_count_for_nothing(tmp_path: Path) -> None:

@@ -15,21 +15,6 @@ def last_point(rounds: int, **algorithm: float) -> dict[str, float]:
     return {"skip": rounds - 1, **algorithm}
 
 
-def test_least_squares_over_two_silos_converge_to_the_pooled_solution() -> None:
-    generator = np.random.default_rng(1)
-    features = generator.normal(size=(2, 30, 3))
-    targets = generator.normal(size=(2, 30))
-
-    def ask(request: RoundRequest, asked: Sequence[str]) -> Mapping[str, Answer]:
-        weights = unpack(request.argument)
-        gradients = [x.T @ (x @ weights - y) / 30 for x, y in zip(features, targets, strict=True)]
-        return {name: update(request, name, gradients[int(name[1:])]) for name in asked}
-
-    plan = make_plan(dimension=3, rounds=400, algorithm=last_point(400, step=0.5))
-    solution = np.linalg.lstsq(features.reshape(60, 3), targets.reshape(60), rcond=None)[0]
-    np.testing.assert_allclose(run(plan, ask).weights, solution, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("shares", "ridge", "centers", "optimum"),
     [

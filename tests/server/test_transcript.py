@@ -269,24 +269,6 @@ def test_an_answer_longer_than_any_honest_one_is_not_kept(tmp_path: Path) -> Non
     assert_same(trained, replay(tmp_path))
 
 
-def test_an_answer_of_another_silo_round_or_plan_is_recorded_and_not_used(tmp_path: Path) -> None:
-    plan, other = plan_of("minibatch-sgd"), plan_of("accelerated")
-
-    def mixed(request: RoundRequest) -> dict[str, bytes]:
-        earlier = RoundRequest.at(request.plan, request.round + 1, np.zeros(2))
-        foreign = RoundRequest.at(other.digest(), request.round, np.zeros(2))
-        given, wrong, strange = (answers(r) for r in (request, earlier, foreign))
-        if not (given and wrong and strange):
-            return {}
-        return {"s0": given["s0"].to_bytes(), "s1": wrong["s1"].to_bytes(), "s2": strange["s2"].to_bytes()}
-
-    trained = go(plan, Local(mixed), tmp_path)
-    used = [outcome for outcome in trained.history if outcome.answered]
-    assert used
-    assert all((outcome.answered, outcome.unusable) == (("s0",), ("s1", "s2")) for outcome in used)
-    assert_same(trained, replay(tmp_path))
-
-
 def test_a_disk_that_cannot_be_written_stops_the_run_with_a_sentence_and_the_run_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

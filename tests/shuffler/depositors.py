@@ -88,12 +88,22 @@ def depositors(
     return Depositors(plan, keys, server)
 
 
-def make_shuffler(folder: Path, **shape: Any) -> tuple[Shuffler, Depositors]:
+Setting = tuple[Shuffler, Depositors]
+
+
+def make_shuffler(folder: Path, **shape: Any) -> Setting:
     """Set a folder up that serves one plan, and waits for the slowest silo."""
     shuffler = Shuffler(Store.create(folder), seconds=3600.0)
     made = depositors(shuffler.public_key, **shape)
     shuffler.add(made.plan)
     return shuffler, made
+
+
+def set_up(folder: Path, **shape: Any) -> Depositors:
+    """Set a folder up that serves one plan, and leave it closed."""
+    shuffler, made = make_shuffler(folder, **shape)
+    shuffler.close()
+    return made
 
 
 def deposit_all(shuffler: Shuffler, silos: Depositors) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ringfence.shuffler.shuffler import Receipt, Shuffler, Waiting
 from tests.nursery import Python
 from tests.shuffler.crashing_shuffler import IN_DEPOSIT, IN_RELEASE
-from tests.shuffler.depositors import Depositors, make_shuffler, on_the_disk
+from tests.shuffler.depositors import Depositors, on_the_disk, set_up
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,8 +27,7 @@ def start(folder: Path, point: str, updates: list[bytes]) -> "subprocess.Popen[b
 
 def make(folder: Path, silos: int) -> tuple[Depositors, dict[str, list[bytes]], dict[str, bytes]]:
     """Set a folder up, and return the silos, their sealed messages and their updates."""
-    shuffler, made = make_shuffler(folder, silos=silos)
-    shuffler.close()
+    made = set_up(folder, silos=silos)
     sealed = {name: made.sealed(name) for name in made.names}
     return made, sealed, {name: made.update(name, 0, messages) for name, messages in sealed.items()}
 

@@ -35,13 +35,6 @@ def test_messages_come_back_as_they_were_in_their_order(messages: list[bytes], r
     assert [len(content) for content in sealed] == [len(message) + SEALED_EXTRA for message in messages]
 
 
-def test_an_envelope_comes_back_as_it_was() -> None:
-    key = new_key()
-    envelope = seal_envelope(public_key(key), PLAN, 3, "north", b"joined messages")
-    assert len(envelope) == len(b"joined messages") + SEALED_EXTRA
-    assert open_envelope(key, PLAN, 3, "north", envelope) == b"joined messages"
-
-
 def test_the_form_of_seals_is_fixed() -> None:
     """Spelled out once more: what one version of Ringfence has sealed another must be able to open."""
     key = new_key()

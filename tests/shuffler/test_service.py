@@ -21,7 +21,7 @@ from ringfence.shuffler.shuffler import Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
 from tests.callers import TOKENS, Caller
 from tests.certificates import write_certificate
-from tests.shuffler.depositors import Depositors, depositors, make_shuffler
+from tests.shuffler.depositors import Depositors, depositors, set_up
 from tests.shuffler.serving import Served, run, serving
 
 
@@ -83,8 +83,7 @@ def test_silos_that_deposit_at_once_are_all_there(served: Served) -> None:
 
 
 def test_a_shuffler_that_is_killed_and_started_again_has_lost_nothing(tmp_path: Path) -> None:
-    shuffler, silos = make_shuffler(tmp_path / "mixer")
-    shuffler.close()
+    silos = set_up(tmp_path / "mixer")
     updates = [silos.update(name) for name in silos.names]
     with serving(tmp_path / "mixer") as served:  # ends by SIGKILL
         for update in updates[:2]:
@@ -101,8 +100,7 @@ def test_a_shuffler_that_is_killed_and_started_again_has_lost_nothing(tmp_path: 
 
 def test_a_deposit_waits_for_a_shuffler_that_is_not_there_yet(tmp_path: Path) -> None:
     """Here it is served by its command, with a deadline that has passed at once."""
-    shuffler, silos = make_shuffler(tmp_path / "mixer")
-    shuffler.close()
+    silos = set_up(tmp_path / "mixer")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     client = ShufflerClient.read(f"http://127.0.0.1:{port}", tmp_path / "mixer" / "shuffler.token", patience=60.0)
@@ -162,13 +160,6 @@ def test_a_client_with_a_wrong_token_is_told_at_once(served: Served) -> None:
         client.batch("0" * 64, 0)
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"{", b"\xff\xfe", b"[" * 100_000], ids=range(5))
-def test_what_is_not_an_update_gets_the_same_sentence_whatever_it_is(caller: Caller, body: bytes) -> None:
-    expected = {"refused": "malformed", "error": ShufflerRefusal.MALFORMED.explanation}
-    status, content, _ = caller.send("POST", "/deposit", body)
-    assert (status, json.loads(content)) == (422, expected)
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -201,8 +192,7 @@ def test_a_plan_with_long_envelopes_gets_them_through(served: Served) -> None:
 
 
 def test_a_shuffler_that_cannot_write_gives_no_receipt_and_tells_its_operator_why(tmp_path: Path) -> None:
-    shuffler, silos = make_shuffler(tmp_path / "mixer")
-    shuffler.close()
+    silos = set_up(tmp_path / "mixer")
     with serving(tmp_path / "mixer") as served:
         served.client().deposit(silos.update(silos.names[0]))
         (tmp_path / "mixer" / "shuffler.db").rename(tmp_path / "gone")
@@ -233,8 +223,7 @@ def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(
     tmp_path: Path,
 ) -> None:
     certificate = write_certificate(tmp_path, "127.0.0.1")
-    shuffler, silos = make_shuffler(tmp_path / "mixer")
-    shuffler.close()
+    silos = set_up(tmp_path / "mixer")
     with serving(tmp_path / "mixer", 3600.0, *map(str, certificate)) as served:
         assert served.address.startswith("https://127.0.0.1:")
         client = served.client(certificate=certificate[0])

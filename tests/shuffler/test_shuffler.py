@@ -4,7 +4,6 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,23 +17,17 @@ from ringfence.shuffler.sealing import new_key, open_messages, public_key, seal_
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
 from ringfence.storage.decision_log import DecisionLog
-from tests.shuffler.depositors import Depositors, deposit_all, depositors, make_shuffler, on_the_disk, release
+from tests.shuffler.depositors import (
+    Depositors,
+    Setting,
+    deposit_all,
+    depositors,
+    make_shuffler,
+    on_the_disk,
+    release,
+    set_up,
+)
 from tests.support import rebuilt
-
-Setting = tuple[Shuffler, Depositors]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "mixer"
-
-
-@pytest.fixture
-def setting(folder: Path) -> Iterator[Setting]:
-    shuffler, silos = make_shuffler(folder)
-    with shuffler:
-        yield shuffler, silos
-
 
 # -- releases --
 
@@ -276,8 +269,7 @@ def test_the_longest_deposit_is_known_from_the_plans(setting: Setting) -> None:
 
 
 def test_the_log_has_every_refusal_and_every_batch_and_says_nothing_of_who_deposited(tmp_path: Path) -> None:
-    made, silos = make_shuffler(tmp_path / "mixer")
-    made.close()
+    silos = set_up(tmp_path / "mixer")
     log = DecisionLog(tmp_path)
     with Shuffler(Store(tmp_path / "mixer"), seconds=3600.0, note=log) as shuffler:
         shuffler.deposit(b"nothing")

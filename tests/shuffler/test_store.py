@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,22 +17,7 @@ from ringfence.errors import ShufflerError
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.shuffler.shuffler import Receipt, Shuffler
 from ringfence.shuffler.store import Store
-from tests.shuffler.depositors import Depositors, deposit_all, make_shuffler, on_the_disk, release
-
-Setting = tuple[Shuffler, Depositors]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "mixer"
-
-
-@pytest.fixture
-def setting(folder: Path) -> Iterator[Setting]:
-    shuffler, silos = make_shuffler(folder)
-    with shuffler:
-        yield shuffler, silos
-
+from tests.shuffler.depositors import Setting, deposit_all, make_shuffler, on_the_disk, release
 
 # -- what can be learned --
 

@@ -14,13 +14,8 @@ from ringfence.errors import DoorError, ShufflerError
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
-from tests.shuffler.depositors import Depositors, deposit_all, depositors, make_shuffler, on_the_disk, release
+from tests.shuffler.depositors import Depositors, deposit_all, depositors, make_shuffler, on_the_disk, release, set_up
 from tests.shuffler.serving import Served, run, serving
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "mixer"
 
 
 def opened(folder: Path, *, seconds: float = 3600.0) -> Shuffler:
@@ -95,8 +90,7 @@ def test_ending_one_plan_leaves_the_others(folder: Path) -> None:
 
 
 def test_an_operator_ends_a_plan_by_its_file_or_digest_while_the_shuffler_is_served(folder: Path) -> None:
-    shuffler, silos = make_shuffler(folder)
-    shuffler.close()
+    silos = set_up(folder)
     file, digest = folder.with_name("plan.json"), silos.plan.digest()
     file.write_bytes(silos.plan.content)
     with serving(folder) as served:
@@ -127,8 +121,7 @@ def two_of_three(shuffler: Shuffler, silos: Depositors, round: int = 0) -> bytes
 
 
 def test_an_older_copy_of_the_database_gives_no_second_batch(folder: Path) -> None:
-    shuffler, silos = make_shuffler(folder)
-    shuffler.close()
+    silos = set_up(folder)
     with opened(folder, seconds=0.0) as first:
         two_of_three(first, silos)
     shutil.copy(folder / "shuffler.db", folder.with_name("older.db"))
@@ -144,8 +137,7 @@ def test_an_older_copy_of_the_database_gives_no_second_batch(folder: Path) -> No
 
 
 def test_a_shuffler_whose_database_is_put_back_while_it_serves_lets_nothing_out(folder: Path) -> None:
-    shuffler, silos = make_shuffler(folder)
-    shuffler.close()
+    silos = set_up(folder)
     with opened(folder, seconds=0.0) as serving_it:
         with closing(sqlite3.connect(folder / "shuffler.db")) as looking, closing(sqlite3.connect(":memory:")) as older:
             looking.backup(older)
@@ -158,7 +150,7 @@ def test_a_shuffler_whose_database_is_put_back_while_it_serves_lets_nothing_out(
 def test_a_folder_that_was_served_is_not_served_where_its_witness_is_not(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_shuffler(folder)[0].close()
+    set_up(folder)
     opened(folder).close()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     with pytest.raises(ShufflerError, match="was served before"):
@@ -167,8 +159,7 @@ def test_a_folder_that_was_served_is_not_served_where_its_witness_is_not(
 
 
 def test_a_restored_copy_is_served_again_with_all_its_plans_ended_and_no_copy_passes_for_it(folder: Path) -> None:
-    shuffler, silos = make_shuffler(folder)
-    shuffler.close()
+    silos = set_up(folder)
     copies = []
     with opened(folder, seconds=0.0) as first:
         for round in (0, 1, 2):
@@ -194,8 +185,7 @@ def test_a_restored_copy_is_served_again_with_all_its_plans_ended_and_no_copy_pa
 
 def test_a_server_cannot_fetch_a_second_batch_from_a_shuffler_that_was_put_back(folder: Path, tmp_path: Path) -> None:
     """Real processes: the batch without the third silo is out, and the operator puts yesterday's folder back."""
-    shuffler, silos = make_shuffler(folder)
-    shuffler.close()
+    silos = set_up(folder)
     with serving(folder, 0.0) as served:
         stop(served)
     shutil.copytree(folder, tmp_path / "yesterday")
@@ -214,7 +204,7 @@ def test_a_server_cannot_fetch_a_second_batch_from_a_shuffler_that_was_put_back(
 
 @pytest.mark.parametrize("content", [b"", b"-1", b"many", b"\xff\xfe"])
 def test_a_witness_that_cannot_be_read_lets_nothing_out(folder: Path, own_state: Path, content: bytes) -> None:
-    make_shuffler(folder)[0].close()
+    set_up(folder)
     opened(folder).close()
     [file] = (own_state / "ringfence" / "shufflers").iterdir()
     file.write_bytes(content)

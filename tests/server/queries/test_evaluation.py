@@ -12,6 +12,7 @@ from ringfence.server.queries.evaluation import EvaluationFindings, argument, re
 from ringfence.server.state import RoundAnswers, ServerState
 from ringfence.silo.operator.review import reveals
 from ringfence.silo.records.records import Records
+from tests.support import rebuilt
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 LABEL = {"type": "categorical", "categories": ["no", "yes"]}
@@ -32,12 +33,10 @@ def evaluating(query: Evaluation, rounds: int = 2) -> Plan:
     stage = Stage(query=query, rounds=rounds, sampling=Full())
     silos = []
     for terms in plan.silos:
-        (claim,) = terms.guarantees
-        own = StageTerms(batch=COUNT, sigma=SIGMA)
-        allowed = claim.model_copy(update={"epsilon": 1e5})
-        silos.append(terms.model_copy(update={"stages": (*terms.stages, own), "guarantees": (allowed,)}))
-    fields = {name: getattr(plan, name) for name in type(plan).model_fields}
-    return type(plan)(**{**fields, "stages": (*plan.stages, stage), "silos": tuple(silos)})
+        stages = (*terms.stages, StageTerms(batch=COUNT, sigma=SIGMA))
+        allowed = terms.guarantees[0].model_copy(update={"epsilon": 1e5})
+        silos.append(terms.model_copy(update={"stages": stages, "guarantees": (allowed,)}))
+    return rebuilt(plan, stages=(*plan.stages, stage), silos=tuple(silos))
 
 
 def test_a_trained_model_is_evaluated_through_real_gates_and_the_operator_is_told(tmp_path: Path) -> None:

@@ -99,8 +99,3 @@ def test_an_answered_survey_without_an_answered_round_is_no_model() -> None:
     ask = surveying(lambda request, name: update(request, name, np.array([0.4])), silent)
     with pytest.raises(TrainingError, match=r"any of the 5 rounds \(unavailable\)"):
         run(surveyed(algorithm=Accelerated(smoothness=2.0)), ask)
-
-
-def test_a_survey_alone_that_nobody_answers_is_an_error() -> None:
-    with pytest.raises(TrainingError, match="No silo answered"):
-        run(surveyed(rounds=0), lambda request, asked: {})
