@@ -168,7 +168,7 @@ def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_two_servers_do_not_conduct_one_run_and_the_second_may_when_the_first_is_gone(tmp_path: Path) -> None:
     plan = plan_of("accelerated")
-    with Transcript.open(tmp_path, plan), pytest.raises(TranscriptError, match="Another process is writing"):
+    with Transcript(tmp_path, plan), pytest.raises(TranscriptError, match="Another process is writing"):
         go(plan, Local(silos), tmp_path)
     go(plan, Local(silos), tmp_path)
 

@@ -245,7 +245,7 @@ def _why(exchange: "Exchange") -> str:
     """Return what the doors of silent silos said, as far as the server's engine knows."""
     from ringfence.transport.exchange import DirectExchange
 
-    problems = exchange.problems() if isinstance(exchange, DirectExchange) else {}
+    problems = exchange.problems if isinstance(exchange, DirectExchange) else {}
     return "".join(f" {name}: {problem}" for name, problem in list(problems.items())[:3])
 
 

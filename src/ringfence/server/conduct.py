@@ -183,7 +183,7 @@ def conduct(
     """
     if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
         raise TrainingError("Give a shuffler's address if, and only if, the plan trusts a shuffler.")
-    with Transcript.open(folder, plan) as transcript:
+    with Transcript(folder, plan) as transcript:
         run = ConductedRun(transcript.header)
         for entry in transcript.entries():
             run.apply(entry)
@@ -356,7 +356,7 @@ class _Conductor:
 
     def _write(self, entry: TranscriptEntry) -> None:
         """Append an entry to the conducted run's transcript, and apply it."""
-        self.transcript.append(entry)
+        self.transcript.write(entry)
         self.run.apply(entry)
 
     def _stuck(self, tries: int) -> str:

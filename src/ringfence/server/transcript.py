@@ -33,7 +33,7 @@ from ringfence.protocol.public import Base64, format_of
 from ringfence.server.channels import Totals
 from ringfence.storage.files import require_known_format
 from ringfence.storage.lines import Lines
-from ringfence.storage.stored_file import Closing, Kind
+from ringfence.storage.stored_file import Kind
 
 NAME = "transcript.jsonl"
 
@@ -143,20 +143,14 @@ def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
     )
 
 
-class Transcript(Closing):
+class Transcript(Lines):
     """A run's transcript, open for writing by this process alone."""
 
-    def __init__(self, lines: Lines, header: RunHeader) -> None:
-        """Hold a run's transcript, open for appending."""
-        self.path = lines.path
-        self.header = header
-        self._lines = lines
-
-    @classmethod
-    def open(cls, folder: Path, plan: Plan) -> Self:
+    def __init__(self, folder: Path, plan: Plan) -> None:
         """Open the folder's transcript of this plan, or start one; drop an incomplete last line left by a crash."""
-        with Lines(folder / NAME, _KIND).closed_on_error() as lines:
-            header, end = _survey(lines.path)
+        super().__init__(folder / NAME, _KIND)
+        with self.closed_on_error():
+            header, end = _survey(self.path)
             if header is None:
                 header = RunHeader(plan=plan, seed=secrets.randbelow(2**53))
             elif header.plan.digest() != plan.digest():
@@ -164,20 +158,16 @@ class Transcript(Closing):
                     f"The folder {folder} holds a run of another plan, {header.plan.digest()[:12]}: name another "
                     "folder, or give that plan."
                 )
-            lines.recover(end, to_line(header))
-        return cls(lines, header)
+            self.recover(end, to_line(header))
+        self.header = header
 
     def entries(self) -> Iterator[TranscriptEntry]:
         """Read the transcript's entries, after the header."""
         return _entries(self.path)
 
-    def append(self, entry: TranscriptEntry) -> None:
+    def write(self, entry: TranscriptEntry) -> None:
         """Write an entry of the transcript; a closed round is on the disk, with all before it, when this returns."""
-        self._lines.append(to_line(entry), sync=isinstance(entry, Closed))
-
-    def close(self) -> None:
-        """Close the transcript, and let another process continue the run; closing twice is fine."""
-        self._lines.close()
+        self.append(to_line(entry), sync=isinstance(entry, Closed))
 
 
 def read_transcript(folder: Path) -> tuple[RunHeader, Iterator[TranscriptEntry]]:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeAlias
 
 from ringfence.errors import DoorError
@@ -53,14 +52,14 @@ class Client:
         path: str,
         body: bytes | None = None,
         accept: Container[int] = (_OK,),
-        headers: Mapping[str, str] = MappingProxyType({}),
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Return the status and bytes of the HTTP client's answer; DoorError if the service refuses or stays away."""
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
         while True:
             try:
-                status, answer = self._once(method, path, body, headers)
+                status, answer = self._once(method, path, body, {**self._headers, **(headers or {})})
                 problem = "it is busy"
             except ssl.SSLCertVerificationError:
                 raise DoorError(
@@ -87,7 +86,7 @@ class Client:
         try:
             # The service may refuse, and say why, before it has read everything.
             with suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(method, path, body, {**self._headers, **headers})
+                connection.request(method, path, body, headers)
             reply = connection.getresponse()
             whole = reply.length is not None  # else the head was cut off
             content = reply.read(self._limit + 1)

@@ -45,7 +45,8 @@ class DirectExchange:
         self._inbox: queue.SimpleQueue[tuple[str, bytes, bytes]] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._failed: dict[str, str] = {}
-        self._problems: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
+        """Why silos of the last exchange could not be reached."""
 
     def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
         """Ask the silos' doors directly, each in a thread, until all have answered or time is up."""
@@ -63,7 +64,7 @@ class DirectExchange:
             if asked == request:  # else it is late: its round is closed
                 missing.discard(name)
                 arrived(name, answer)
-        self._problems = {name: self._failed[name] for name in missing if name in self._failed}
+        self.problems = {name: self._failed[name] for name in missing if name in self._failed}
 
     def _carry(self, silo: str, request: bytes, deadline: float) -> None:
         """Try the silo's door directly until it answers or time is up, once an earlier request is through."""
@@ -85,10 +86,6 @@ class DirectExchange:
                 return
         finally:
             free.release()
-
-    def problems(self) -> dict[str, str]:
-        """Return why silos of the last direct exchange could not be reached."""
-        return self._problems
 
     def __enter__(self) -> Self:
         """Begin a block in which the direct exchange carries requests."""

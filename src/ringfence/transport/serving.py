@@ -57,17 +57,13 @@ class Service:
         )
 
         async def refuse(_: Request, problem: Exception) -> Response:
-            """Answer a request that the HTTP service cannot route with a constant."""
-            return self.fixed(getattr(problem, "status_code", 404))
+            """Answer a request that the HTTP service cannot route, or fails at, with a constant."""
+            otherwise = 404 if isinstance(problem, RequestValidationError) else 503
+            return self.fixed(getattr(problem, "status_code", otherwise))
 
-        for kind in (404, 405, RequestValidationError):  # the last would quote the request
+        # A RequestValidationError would quote the request; other exceptions come through to `__call__` all the same.
+        for kind in (404, 405, RequestValidationError, Exception):
             self.routes.add_exception_handler(kind, refuse)
-
-        async def fail(_: Request, problem: Exception) -> Response:
-            """Answer a failed request to the HTTP service with a constant."""
-            return self.fixed(503)
-
-        self.routes.add_exception_handler(Exception, fail)  # it comes through to `__call__` all the same
 
         @self.routes.get("/health")
         async def health() -> Response:
