@@ -73,17 +73,6 @@ def report_of(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> di
     return report
 
 
-def test_a_run_of_twelve_rounds_trains_a_model_and_every_ledger_shows_twelve(ground: Ground) -> None:
-    printed = ground.family.run(ground.server_run())
-    report = json.loads((ground.folder / "run" / "report.json").read_text())
-    rounds = load_plan(ground.plan).rounds  # a survey may come before the rounds
-    assert rounds >= 12
-    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SIZES, rounds)
-    assert [charged(ground, silo, ground.plan) for silo in SIZES] == [rounds] * 3
-    assert (ground.folder / "run" / "model.json").is_file()
-    assert "model" in printed
-
-
 def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: Ground) -> None:
     run = new_run(ground, "fifty", rounds=50, options=("--quorum", "all", "--seconds", "5", "--patience", "20"))
     until(lambda: charged(ground, "north", ground.plan) >= 10)

@@ -159,8 +159,5 @@ def test_a_user_with_a_home_has_its_state_there_so_that_its_commands_share_it(fo
     shutil.chown(own, owned.pw_name)
     made = service(own)
     assert made.state() == Path(owned.pw_dir) / ".local" / "state"
-    assert f"{owned.pw_dir}/.local/state/ringfence" in settings_text(made, "BindPaths")
-
-
-def settings_text(made: SystemdService, name: str) -> str:
-    return next(line for line in made.unit().splitlines() if line.startswith(f"{name}="))
+    bound = next(line for line in made.unit().splitlines() if line.startswith("BindPaths="))
+    assert f"{owned.pw_dir}/.local/state/ringfence" in bound

@@ -9,8 +9,9 @@ import pytest
 
 from ringfence.errors import TrainingError
 from ringfence.protocol import RoundRequest, SealedUpdate
-from ringfence.server.channels import Collect, Totals
+from ringfence.server.channels import Totals
 from ringfence.server.conduct import Quorum, conduct, replay
+from ringfence.server.rounds import RunResult
 from ringfence.server.transcript import NAME, Answered, Closed, Mixed, read_transcript
 from ringfence.silo.channels import shuffler as channel_at_silo
 from tests.server.local import Local
@@ -35,10 +36,14 @@ def silos_of(made: Federation, *names: str) -> Local:
     return Local(answer)
 
 
-def model_of(made: Federation, folder: Path, collect: Collect | None = None) -> bytes:
+def go(made: Federation, exchange: Local, folder: Path, **options: Any) -> RunResult:
+    """Conduct the run, collecting from the federation's own shuffler unless told otherwise."""
+    return conduct(made.plan, exchange, folder, **{"seconds": 0.1, "collect": made.local.collect(made.plan), **options})
+
+
+def model_of(made: Federation, folder: Path, **options: Any) -> bytes:
     """The model that an uninterrupted run gives from the answers in the silos' ledgers."""
-    collect = collect or made.local.collect(made.plan)
-    return conduct(made.plan, silos_of(made), folder, seconds=1.0, collect=collect).weights.tobytes()
+    return go(made, silos_of(made), folder, seconds=1.0, **options).weights.tobytes()
 
 
 def kinds(folder: Path) -> list[str]:
@@ -72,7 +77,7 @@ def test_a_run_that_stops_after_any_entry_goes_on_to_the_same_model_bit_for_bit(
         part = tmp_path / str(entries)
         part.mkdir()
         (part / NAME).write_bytes(b"".join(lines[: 1 + entries]))
-        assert model_of(made, part, never if entries == 17 else None) == weights
+        assert model_of(made, part, **({"collect": never} if entries == 17 else {})) == weights
         assert kinds(part) == kinds(whole)
 
 
@@ -92,10 +97,10 @@ def test_a_server_that_dies_while_it_collects_goes_on_with_the_batch_that_stands
 
     run = tmp_path / "run"
     with pytest.raises(Stopped):
-        conduct(made.plan, silos_of(made), run, seconds=1.0, collect=dies_with_it)
+        go(made, silos_of(made), run, collect=dies_with_it)
     assert kinds(run)[-1] == "answer"
     later = silos_of(made)
-    trained = conduct(made.plan, later, run, seconds=1.0, collect=dies_with_it)
+    trained = go(made, later, run, collect=dies_with_it)
     assert let_out[1] == let_out[2], "the round has one batch"
     assert later.rounds() == [2], "and nobody was asked again"
     assert trained.weights.tobytes() == replay(run).weights.tobytes()
@@ -116,15 +121,7 @@ def test_the_plan_s_quorum_holds_whatever_the_server_asks_for(made: Federation, 
     run = tmp_path / "run"
     for quorum in (Quorum(), Quorum(0), Quorum.parse("10%")):
         with pytest.raises(TrainingError, match=r"Round 0 has 2 of the 3 updates.*'west' did not answer"):
-            conduct(
-                made.plan,
-                silos_of(made, "clinic", "north"),
-                run,
-                seconds=0.01,
-                patience=0,
-                quorum=quorum,
-                collect=made.local.collect(made.plan),
-            )
+            go(made, silos_of(made, "clinic", "north"), run, patience=0, quorum=quorum)
     assert not any(isinstance(entry, Mixed | Closed) for entry in read_transcript(run)[1])
     assert len(model_of(made, run)) == 8 * made.plan.dimension, "when the third comes, the run goes on"
 
@@ -143,7 +140,7 @@ def test_a_round_that_too_many_silos_have_lost_is_passed_without_a_step(
         with pytest.raises(Stopped):
             made.gates["west"].answer(request)
     run = tmp_path / "run"
-    trained = conduct(made.plan, silos_of(made), run, seconds=0.1, collect=made.local.collect(made.plan))
+    trained = go(made, silos_of(made), run)
     assert [outcome.answered for outcome in trained.history] == [(), NAMES, NAMES]
     assert trained.history[0].refused == {"west": "round-lost"}
     assert [entry.round for entry in read_transcript(run)[1] if isinstance(entry, Mixed)] == [1, 2]
@@ -152,9 +149,8 @@ def test_a_round_that_too_many_silos_have_lost_is_passed_without_a_step(
 
 def test_a_shuffler_that_lets_nothing_out_stops_the_run_with_a_sentence(made: Federation, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    nothing: Collect = lambda round, updates: None  # noqa: E731 (one line says it)
     with pytest.raises(TrainingError, match=r"has not released round 0.*Nothing is lost"):
-        conduct(made.plan, silos_of(made), run, seconds=0.01, collect=nothing)
+        go(made, silos_of(made), run, collect=lambda round, updates: None)
     assert sum(isinstance(entry, Answered) for entry in read_transcript(run)[1]) == 3
     model_of(made, run)
 
@@ -167,11 +163,4 @@ def test_an_open_answer_or_one_for_another_round_counts_for_nothing(made: Federa
         return {**own, "west": early["west"]} if request.round == 1 else own
 
     with pytest.raises(TrainingError, match=r"Round 1 has 2 of the 3 .*'west' sent no usable answer"):
-        conduct(
-            made.plan,
-            Local(stale),
-            tmp_path / "run",
-            seconds=0.01,
-            patience=0,
-            collect=made.local.collect(made.plan),
-        )
+        go(made, Local(stale), tmp_path / "run", patience=0)

@@ -32,6 +32,7 @@ from tests.server.local import Local
 from tests.server.test_session import NAMES, PLANS, answers, plan_of
 
 PASS = Quorum(0)
+Finished = tuple[Plan, bytes, RunResult]
 
 
 def silos(request: RoundRequest) -> dict[str, bytes]:
@@ -59,7 +60,7 @@ def assert_same(one: RunResult, other: RunResult) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, bytes, RunResult]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """A plan, the transcript of its whole run, and the model."""
     folder = tmp_path_factory.mktemp("finished")
     plan = plan_of("accelerated", participation={"silos": 2})
@@ -96,7 +97,7 @@ def test_a_run_stopped_after_every_other_answer_is_bit_for_bit_the_run_that_was_
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_transcript_cut_at_any_byte_goes_on_to_the_same_model_and_asks_no_finished_round_again(
-    finished: tuple[Plan, bytes, RunResult], folders: Iterator[Path], data: st.DataObject
+    finished: Finished, folders: Iterator[Path], data: st.DataObject
 ) -> None:
     plan, content, trained = finished
     folder = next(folders)
@@ -114,7 +115,7 @@ def test_a_transcript_cut_at_any_byte_goes_on_to_the_same_model_and_asks_no_fini
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_an_open_round_scrambled_by_a_loss_of_power_is_asked_again_and_gives_the_same_model(
-    finished: tuple[Plan, bytes, RunResult], folders: Iterator[Path], data: st.DataObject
+    finished: Finished, folders: Iterator[Path], data: st.DataObject
 ) -> None:
     """Of what was written after the last sync, the disk may hold any part."""
     plan, content, trained = finished
@@ -132,9 +133,7 @@ def test_an_open_round_scrambled_by_a_loss_of_power_is_asked_again_and_gives_the
     assert all(round >= at for round in exchange.rounds())
 
 
-def test_damage_before_a_closed_round_is_refused_and_nothing_is_written(
-    finished: tuple[Plan, bytes, RunResult], tmp_path: Path
-) -> None:
+def test_damage_before_a_closed_round_is_refused_and_nothing_is_written(finished: Finished, tmp_path: Path) -> None:
     plan, content, _ = finished
     whole = content.splitlines(keepends=True)
     for place in (1, 3, len(whole) // 2):
@@ -174,7 +173,7 @@ def test_two_servers_do_not_conduct_one_run_and_the_second_may_when_the_first_is
 
 
 def test_a_transcript_that_another_version_wrote_is_refused_rather_than_replayed_to_another_model(
-    finished: tuple[Plan, bytes, RunResult], tmp_path: Path
+    finished: Finished, tmp_path: Path
 ) -> None:
     plan, content, _ = finished
     whole = content.splitlines(keepends=True)
@@ -187,9 +186,7 @@ def test_a_transcript_that_another_version_wrote_is_refused_rather_than_replayed
         (tmp_path / NAME).write_bytes(b"".join([whole[0], changed, *whole[2:]]))
         with pytest.raises(TranscriptError, match="another version"):
             go(plan, Local(silos), tmp_path)
-    text = b'{"kind":"vote"}'
-    line = b'{"check":"' + hashlib.sha256(text).hexdigest()[:32].encode() + b'","entry":' + text + b"}\n"
-    (tmp_path / NAME).write_bytes(content + line)
+    (tmp_path / NAME).write_bytes(content + checked_line(kind="vote"))
     with pytest.raises(TranscriptError, match="cannot read"):
         go(plan, Local(silos), tmp_path)
 
@@ -197,19 +194,15 @@ def test_a_transcript_that_another_version_wrote_is_refused_rather_than_replayed
 # What other versions wrote
 
 
-NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-TERMS = {"records": 64, "batch": 64, "sigma": 1.0, "survey_sigma": 0.1, "epsilon": 1.0, "delta": 1e-6, "weight": 1 / 3}
-
-
-def header_line(**fields: Any) -> bytes:
-    """Write a header with any fields as a line with a right check."""
+def checked_line(**fields: Any) -> bytes:
+    """Write any fields as a line with a right check, those of a header unless given."""
     content = canonical_json({"kind": "run", "seed": 7, "time": "2026-11-16T15:32:34.873+00:00", **fields})
     return b'{"check":"' + hashlib.sha256(content).hexdigest()[:32].encode() + b'","entry":' + content + b"}\n"
 
 
 def test_a_transcript_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(tmp_path: Path) -> None:
     plan = plan_of("accelerated")
-    content = header_line(format=2, plan={"queries": "of another kind"}) + b"lines of another kind\n"
+    content = checked_line(format=2, plan={"queries": "of another kind"}) + b"lines of another kind\n"
     (tmp_path / NAME).write_bytes(content)
     newer = "This transcript has format 2, and this version of Ringfence reads formats up to 1: install a newer version"
     with pytest.raises(TranscriptError, match=newer):
@@ -228,12 +221,12 @@ def test_a_header_that_is_no_header_of_any_format_is_refused(tmp_path: Path) -> 
         {"format": 1, "plan": "{}"},
         {"format": 1, "plan": {}},
     ):
-        (tmp_path / NAME).write_bytes(header_line(**fields))
+        (tmp_path / NAME).write_bytes(checked_line(**fields))
         with pytest.raises(TranscriptError, match="cannot read"):
             read_transcript(tmp_path)
 
 
-def test_entries_out_of_order_are_refused(finished: tuple[Plan, bytes, RunResult], tmp_path: Path) -> None:
+def test_entries_out_of_order_are_refused(finished: Finished, tmp_path: Path) -> None:
     plan, content, _ = finished
     whole = content.splitlines(keepends=True)
     for order in ([0, 2, 1], [0, 1, 1], [0, 1, 2, 0]):

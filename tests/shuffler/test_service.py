@@ -82,22 +82,6 @@ def test_silos_that_deposit_at_once_are_all_there(served: Served) -> None:
     assert silos.read(batch)[0].silos == 24
 
 
-def test_a_shuffler_that_is_killed_and_started_again_has_lost_nothing(tmp_path: Path) -> None:
-    silos = set_up(tmp_path / "mixer")
-    updates = [silos.update(name) for name in silos.names]
-    with serving(tmp_path / "mixer") as served:  # ends by SIGKILL
-        for update in updates[:2]:
-            served.client().deposit(update)
-    with serving(tmp_path / "mixer") as served:
-        for update in updates:
-            served.client().deposit(update)
-        batch = served.client().batch(silos.plan.digest(), 0)
-    assert batch is not None
-    assert silos.read(batch)[0].silos == 3
-    with Shuffler.open(tmp_path / "mixer") as looking:
-        assert looking.release(silos.plan.digest(), 0) == batch
-
-
 def test_a_deposit_waits_for_a_shuffler_that_is_not_there_yet(tmp_path: Path) -> None:
     """Here it is served by its command, with a deadline that has passed at once."""
     silos = set_up(tmp_path / "mixer")

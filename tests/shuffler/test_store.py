@@ -17,7 +17,7 @@ from ringfence.errors import ShufflerError
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.shuffler.shuffler import Receipt, Shuffler
 from ringfence.shuffler.store import Store
-from tests.shuffler.depositors import Setting, deposit_all, make_shuffler, on_the_disk, release
+from tests.shuffler.depositors import Setting, make_shuffler, on_the_disk, release
 
 # -- what can be learned --
 
@@ -162,25 +162,3 @@ def test_a_folder_s_files_are_needed_and_checked(folder: Path) -> None:
     with pytest.raises(ShufflerError, match="no database"):
         Shuffler.open(folder)
     assert not (folder / "shuffler.db").exists(), "a fresh database would let every round be mixed again"
-
-
-def test_a_damaged_or_foreign_database_is_refused(setting: Setting, folder: Path) -> None:
-    shuffler, silos = setting
-    deposit_all(shuffler, silos)
-    shuffler.close()
-    whole = (folder / "shuffler.db").read_bytes()
-    for content in (b"", b"x" * 5000, whole[:4096], whole[:-4096], whole[:5000] + b"\xff" * 3000 + whole[8000:]):
-        (folder / "shuffler.db").write_bytes(content)
-        with pytest.raises(ShufflerError, match="cannot be trusted"):
-            Shuffler.open(folder)
-
-
-def test_a_database_that_is_moved_while_it_is_used_is_noticed(setting: Setting, folder: Path) -> None:
-    shuffler, silos = setting
-    (folder / "shuffler.db").rename(folder / "elsewhere")
-    with pytest.raises(ShufflerError, match="moved or replaced"):
-        shuffler.deposit(silos.update(silos.names[0]))
-    Store.create(folder.with_name("new")).close()
-    (folder.with_name("new") / "shuffler.db").rename(folder / "shuffler.db")
-    with pytest.raises(ShufflerError, match="moved or replaced"):
-        shuffler.release(silos.plan.digest(), 0)

@@ -22,17 +22,9 @@ def test_every_decision_is_a_line_with_what_is_known_of_it(tmp_path: Path) -> No
     log("refused", reason="malformed")
     log.close()
     answered, refused = lines(tmp_path / "decisions.log")
+    assert len(str(answered["time"])) == len("2026-01-01T00:00:00+00:00"), "no word of how long a computation took"
     assert {**answered, "time": ""} == {"time": "", "decision": "answered", "plan": PLAN, "round": 0, "head": 7}
     assert {**refused, "time": ""} == {"time": "", "decision": "refused", "reason": "malformed"}
-
-
-def test_times_are_whole_seconds_and_say_nothing_of_how_long_a_computation_took(tmp_path: Path) -> None:
-    log = DecisionLog(tmp_path)
-    log("answered", plan=PLAN, round=0)
-    log.close()
-    (line,) = lines(tmp_path / "decisions.log")
-    assert isinstance(line["time"], str)
-    assert len(line["time"]) == len("2026-01-01T00:00:00+00:00")
 
 
 def test_nobody_else_may_read_it_whatever_the_mask_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
