@@ -67,12 +67,7 @@ def own_state(module_state: Path, tmp_path_factory: pytest.TempPathFactory, monk
 def schema() -> Schema:
     """Three numbers in [-1, 1] and a yes/no target."""
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-    columns = {
-        "a": number,
-        "b": number,
-        "c": number,
-        "ill": {"type": "categorical", "categories": ["no", "yes"]},
-    }
+    columns = {"a": number, "b": number, "c": number, "ill": {"type": "categorical", "categories": ["no", "yes"]}}
     return parse_schema({"columns": columns}, target="ill")
 
 

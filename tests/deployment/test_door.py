@@ -115,10 +115,7 @@ def test_a_socket_deep_in_folders_is_found(tmp_path: Path) -> None:
         door.ask(b"ask")
 
 
-@pytest.mark.parametrize(
-    ("module", "storage"),
-    [("door", ["files", "toml_files"]), ("shuffler_client", [])],
-)
+@pytest.mark.parametrize(("module", "storage"), [("door", ["files", "toml_files"]), ("shuffler_client", [])])
 def test_a_courier_and_the_shufflers_client_load_the_standard_library_and_what_carries_bytes(
     module: str, storage: list[str]
 ) -> None:

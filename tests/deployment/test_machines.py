@@ -36,10 +36,7 @@ def folder() -> Iterator[Path]:
 def test_training_over_links_that_delay_drop_and_part_ends_as_if_nothing_had_happened(folder: Path) -> None:
     """Silos over NVFlare's mTLS, the shuffler over TLS; the links of two silos and the shuffler part in turn."""
     names = ["server", "shuffler", *SILOS]
-    with (
-        switched(folder, names, delay=(0.01, 0.04), loss=0.02) as (switch, machines),
-        ForkingFamily(folder) as family,
-    ):
+    with switched(folder, names, delay=(0.01, 0.04), loss=0.02) as (switch, machines), ForkingFamily(folder) as family:
         group = {name: USERS[f"{name}-courier"] for name in SILOS}
         programs = {
             party: machines[party.removesuffix("-courier")].program(user, group.get(party))

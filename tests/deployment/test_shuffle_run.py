@@ -127,10 +127,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         agents.start()
         shuffler.start()
         yield Deployment(
-            agents,
-            shuffler,
-            folder / "server.key",
-            PublicKeys(server=server_key, shuffler=shuffler_key, silos=silos),
+            agents, shuffler, folder / "server.key", PublicKeys(server=server_key, shuffler=shuffler_key, silos=silos)
         )
     finally:
         shuffler.kill()

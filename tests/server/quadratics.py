@@ -65,12 +65,7 @@ def make_plan(
     document = {
         "run": "test",
         "data": data or {"columns": columns, "target": "y", "intercept": False},
-        "training": {
-            "loss": {"name": "squared"},
-            "domain": {"name": "whole-space"},
-            "algorithm": spec,
-            **training,
-        },
+        "training": {"loss": {"name": "squared"}, "domain": {"name": "whole-space"}, "algorithm": spec, **training},
         "stages": [
             {
                 "query": query,

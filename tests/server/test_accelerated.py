@@ -315,14 +315,3 @@ def test_a_run_ends_at_the_minimum_of_the_loss_with_ridge_and_penalty(algorithm:
 
     model = descend(plan, TILTED.gradient, start)[-1].model
     np.testing.assert_allclose(model, argmin(objective, domain, 3), atol=1e-5)
-
-
-def test_every_phase_ends_at_the_minimum_of_the_loss_penalised_around_the_phase_before() -> None:
-    phases = ((3000, 0.2), (2000, 1.0), (1000, 10.0))
-    states = descend(plan_of(phased(*phases), rounds=6000, ridge=0.3), TILTED.gradient, np.zeros(3))
-    centre, end = np.zeros(3), 0
-    for rounds, penalty in phases:
-        end += rounds
-        exact = (TILTED.eigenvalues * TILTED.best + penalty * centre) / (TILTED.eigenvalues + 0.3 + penalty)
-        np.testing.assert_allclose(states[end].model, exact, atol=1e-4)
-        centre = states[end].model

@@ -16,21 +16,6 @@ def last_point(rounds: int, **algorithm: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("shares", "ridge", "centers", "optimum"),
-    [
-        ((0.2, 0.3, 0.5), 0.0, [(1, 0), (0, 1), (2, 2)], [1.2, 1.3]),
-        ((0.5, 0.5), 0.6, [(1, 0), (3, 4)], [2 / 1.6, 2 / 1.6]),
-        ((0.25,) * 4, 0.6, [(1, 0), (3, 4)] * 2, [2 / 1.6, 2 / 1.6]),  # the ridge is added once
-    ],
-)
-def test_training_ends_at_the_weighted_optimum_with_the_ridge(
-    shares: tuple[float, ...], ridge: float, centers: list[tuple[int, int]], optimum: list[float]
-) -> None:
-    plan = make_plan(shares, rounds=100, ridge=ridge, algorithm=last_point(100, step=0.5))
-    np.testing.assert_allclose(run(plan, quadratics(*centers)).weights, optimum)
-
-
-@pytest.mark.parametrize(
     ("domain", "optimum"),
     [
         ({"name": "ball", "radius": 1.0}, [0.6, 0.8]),
@@ -57,10 +42,7 @@ def test_every_query_stays_in_the_domain_and_ends_at_the_constrained_optimum(
 def test_the_steps_are_those_of_the_formula(momentum: float, ridge: float) -> None:
     """v ← momentum·v − step·(g + ridge·w), w ← Proj(w + v)."""
     plan = make_plan(
-        rounds=12,
-        ridge=ridge,
-        domain={"name": "ball", "radius": 2.5},
-        algorithm={"step": 0.4, "momentum": momentum},
+        rounds=12, ridge=ridge, domain={"name": "ball", "radius": 2.5}, algorithm={"step": 0.4, "momentum": momentum}
     )
     journal = Journal(quadratics((2, 4), (4, -1)))
     run(plan, journal)

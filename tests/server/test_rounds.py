@@ -105,9 +105,7 @@ def test_when_all_silos_have_left_nobody_is_asked_and_the_model_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"round": 4}, {"plan": "0" * 64}, {"silo": "s0"}],
-    ids=["another round", "another plan", "another silo"],
+    "wrong", [{"round": 4}, {"plan": "0" * 64}, {"silo": "s0"}], ids=["another round", "another plan", "another silo"]
 )
 def test_a_final_refusal_of_something_else_does_not_send_a_silo_away(wrong: dict[str, object]) -> None:
     """A delayed or forged refusal is as unusable as a delayed or forged update."""

@@ -34,7 +34,7 @@ PLANS: dict[str, dict[str, Any]] = {
         "ridge": 0.1,
     },
     "localized": {
-        "algorithm": Localized(smoothness=3.0, phases=(Phase(rounds=8, penalty=0.3), Phase(rounds=4, penalty=4.0))),
+        "algorithm": Localized(smoothness=3.0, phases=(Phase(rounds=8, penalty=0.3), Phase(rounds=4, penalty=4.0)))
     },
 }
 

@@ -265,9 +265,7 @@ def test_the_curvature_of_classes_is_the_largest_eigenvalue_at_their_shares_howe
 
 
 @pytest.mark.parametrize("shares", [[1 / 3] * 3, [1 / 9] * 9, [0.7, 0.1, 0.1, 0.1]])
-def test_steps_for_several_classes_keep_to_the_curvature_at_their_shares(
-    shares: list[float],
-) -> None:
+def test_steps_for_several_classes_keep_to_the_curvature_at_their_shares(shares: list[float]) -> None:
     curvature = np.linalg.eigvalsh(np.diag(shares) - np.outer(shares, shares))[-1]
     for epsilon in (0.1, 1.0, 10.0, 1000.0):
         _, step = of_classes(shares, epsilon=epsilon)

@@ -77,11 +77,7 @@ def depositors(
     server = new_key()
     numbers: dict[str, Any] = {"levels": 4, "coins": 20, "shares": 2, "block": 16, "width": 4} | shape
     shuffle = ShufflerChannel(
-        **numbers,
-        quorum=quorum,
-        slack=1e-9,
-        server_key=public_key(server),
-        shuffler_key=shuffler_key,
+        **numbers, quorum=quorum, slack=1e-9, server_key=public_key(server), shuffler_key=shuffler_key
     )
     public = {name: verifying_key(key) for name, key in keys.items()}
     plan = plan_through(shuffle, schema, dict.fromkeys(keys, 100), public, rounds=rounds, asked=asked)

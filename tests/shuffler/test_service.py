@@ -203,9 +203,7 @@ def test_an_address_without_secrecy_or_sense_is_refused(address: str) -> None:
         ShufflerClient(address, "token")
 
 
-def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(
-    tmp_path: Path,
-) -> None:
+def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path, "127.0.0.1")
     silos = set_up(tmp_path / "mixer")
     with serving(tmp_path / "mixer", 3600.0, *map(str, certificate)) as served:

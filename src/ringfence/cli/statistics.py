@@ -82,8 +82,7 @@ def statistics(options: StatisticsOptions) -> Output:
     data, query = (_survival if is_curve else _statistics)(options.schema, options)
     from ringfence.federation.workflow import ask_files
     from ringfence.planning.query_plans import make_query_plan
-    from ringfence.server.queries.statistics import statistics_of_run
-    from ringfence.server.queries.survival_curve import survival_curve_of_run
+    from ringfence.server.queries.statistics import statistics_of_run, survival_curve_of_run
 
     make_plan = partial(make_query_plan, data, query=query)
     if options.out is not None:
@@ -143,8 +142,7 @@ def _finished_run(run: Path, options: StatisticsOptions) -> Output:
     """Return the statistics of a finished run, or its survival curve."""
     from ringfence.model.statement import SiloGuarantee, Statement
     from ringfence.server.conduct import replay
-    from ringfence.server.queries.statistics import statistics_of_run
-    from ringfence.server.queries.survival_curve import survival_curve_of_run
+    from ringfence.server.queries.statistics import statistics_of_run, survival_curve_of_run
     from ringfence.server.transcript import read_transcript
 
     plan, result = read_transcript(run)[0].plan, replay(run)

@@ -15,27 +15,18 @@ from ringfence.server.queries.findings import least_noise
 from ringfence.server.rounds import Session, run
 from ringfence.server.state import RoundAnswers
 from tests.server.quadratics import Journal, refuse, update
-from tests.server.surveyed import FALSE_ALARM, answers_at, curved, found, surveyed, surveying
+from tests.server.surveyed import FALSE_ALARM, SHARES, answers_at, curved, found, surveyed, surveying
 
 # The average and its noise
 
 
-def test_the_findings_are_the_silos_average_by_their_public_weights() -> None:
+@pytest.mark.parametrize("names", [("s0", "s1", "s2"), ("s0", "s2"), ("s1",)], ids=str)
+def test_the_findings_are_the_average_of_those_that_answered_by_their_public_weights(names: tuple[str, ...]) -> None:
     plan = surveyed()
-    everybody = found(plan, answers_at(plan, (1.0, 0.5, 0.2)))
-    np.testing.assert_allclose(everybody.statistic, [0.1 * 1.0 + 0.3 * 0.5 + 0.6 * 0.2])
-    assert everybody.weight == pytest.approx(1.0)
-
-
-def test_where_some_silos_did_not_answer_the_average_is_that_of_the_others() -> None:
-    plan = surveyed()
-    answers = answers_at(plan, (1.0, 0.5, 0.2))
-    two = found(plan, {name: answers[name] for name in ("s0", "s2")})
-    np.testing.assert_allclose(two.statistic, [(0.1 * 1.0 + 0.6 * 0.2) / 0.7])
-    assert two.weight == pytest.approx(0.7)
-    alone = found(plan, {"s1": answers["s1"]})
-    np.testing.assert_allclose(alone.statistic, [0.5])
-    assert alone.noise == pytest.approx(0.05)
+    answers, shares = answers_at(plan, (1.0, 0.5, 0.2)), dict(zip(("s0", "s1", "s2"), SHARES, strict=True))
+    average, weight = found(plan, {name: answers[name] for name in names}), sum(shares[name] for name in names)
+    np.testing.assert_allclose(average.statistic, sum(shares[name] * answers[name] for name in names) / weight)
+    assert average.weight == pytest.approx(weight)
 
 
 @pytest.mark.parametrize("names", [("s0", "s1", "s2"), ("s0", "s2"), ("s1",)], ids=str)

@@ -15,7 +15,6 @@ from ringfence.server.queries import (
     feature_moments,
     findings,
     gradient,
-    preconditioned_gradient,
     second_moments,
 )
 from ringfence.server.state import RoundAnswers, ServerState
@@ -38,7 +37,7 @@ HANDLERS: dict[type[BaseQuery], QueryAtServer] = {
     protocol.FeatureMeans: feature_means,
     protocol.FeatureMoments: feature_moments,
     protocol.Gradient: gradient,
-    protocol.PreconditionedGradient: preconditioned_gradient,
+    protocol.PreconditionedGradient: gradient,
     protocol.SecondMoments: second_moments,
 }
 

@@ -1,4 +1,4 @@
-"""The survival curve: that of Kaplan and Meier where it can be, and intervals that cover it."""
+"""The survival curve of a run: that of Kaplan and Meier where it can be, and intervals that cover it."""
 
 import numpy as np
 import statsmodels.api as sm
