@@ -22,7 +22,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 class Exchange(Protocol):
     """Carries one round's request to silos and their answers back."""
 
-    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
+    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float, /) -> None:
         """Send the request through the exchange to the named silos, and call `arrived(name, answer)` as answers come.
 
         Return when all have answered or the seconds have passed; a silo that is slow, dead or unknown is left out.
