@@ -74,6 +74,10 @@ def steepest(loss: AnyNonSmooth) -> float:
     return max(loss.quantile, 1.0 - loss.quantile) if isinstance(loss, Pinball) else 1.0
 
 
+def margin_of(loss: AnyNonSmooth) -> float:
+    return loss.margin if isinstance(loss, EpsilonInsensitive) else 0.0
+
+
 def by_definition(loss: AnyNonSmooth, score: float, y: float) -> float:
     return max(slope * score + offset for slope, offset in pieces(loss, y))
 
@@ -86,12 +90,6 @@ def at(loss: Loss, score: float, y: float) -> tuple[float, float]:
 
 def draw_targets(loss: NonSmooth, generator: np.random.Generator, count: int) -> FloatArray:
     return generator.choice([-1.0, 1.0], count) if loss.target_kind == "label" else generator.uniform(-1, 1, count)
-
-
-@given(losses_drawn(st.just(0.0)), scores_drawn)
-def test_without_a_width_values_are_those_of_the_definition(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
-    loss, y = drawn
-    assert at(loss, score, y)[0] == pytest.approx(by_definition(loss, score, y), rel=1e-12, abs=1e-12)
 
 
 @given(losses_drawn(st.just(0.0) | widths_drawn), scores_drawn, scores_drawn)
@@ -127,11 +125,13 @@ def test_smoothed_values_and_residuals_are_those_of_a_numerical_minimum(
     assert objective(score - loss.width * residual) == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
-@given(losses_drawn(st.floats(1e-6, 100.0)), scores_drawn)
-def test_smoothing_lowers_the_loss_by_no_more_than_its_error(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
+@given(losses_drawn(st.just(0.0) | st.floats(1e-6, 100.0)), scores_drawn)
+def test_smoothing_lowers_the_loss_of_the_definition_by_no_more_than_its_error(
+    drawn: tuple[AnyNonSmooth, float], score: float
+) -> None:
     loss, y = drawn
     gap = by_definition(loss, score, y) - at(loss, score, y)[0]
-    assert -1e-12 <= gap <= loss.smoothing_error + 1e-12
+    assert -1e-12 <= gap <= loss.smoothing_error + 1e-12  # without a width, 0
     constants = loss.constants(3.0, 1.0, math.inf)
     assert loss.smoothing_error == pytest.approx(constants.lipschitz**2 / (2 * constants.smoothness))
 
@@ -147,8 +147,7 @@ def test_the_smoothing_error_is_attained_where_the_loss_is_steepest(plain: AnyNo
 @pytest.mark.parametrize("smoothness", [0.5, 20.0])
 def test_the_smoothness_is_attained_next_to_a_kink(plain: AnyNonSmooth, smoothness: float) -> None:
     loss = plain.smoothed(2.0, smoothness)
-    margin = plain.margin if isinstance(plain, EpsilonInsensitive) else 0.0
-    kink, inward = 1.0 + margin, -1.0 if isinstance(plain, Hinge) else 1.0
+    kink, inward = 1.0 + margin_of(plain), -1.0 if isinstance(plain, Hinge) else 1.0
     near, far = (at(loss, kink + inward * share * loss.width, 1.0)[1] for share in (0.01, 0.11))
     ratio = 2.0 * abs(far - near) / (0.1 * loss.width / 2.0)
     assert ratio == pytest.approx(smoothness)
@@ -165,32 +164,27 @@ def test_a_vanishing_width_leads_back_to_the_plain_loss(plain: AnyNonSmooth, wid
     assert np.all(gap >= -1e-15)
     assert np.all(gap <= loss.smoothing_error + 1e-15)
     # Beyond the width from every kink the slopes are equal to the bit.
-    margin = plain.margin if isinstance(plain, EpsilonInsensitive) else 0.0
-    beyond = np.abs(np.abs(scores[:, 0] - targets) - margin) > width
+    beyond = np.abs(np.abs(scores[:, 0] - targets) - margin_of(plain)) > width
     assert np.mean(beyond) > 0.99
     np.testing.assert_array_equal(loss.residuals(scores, targets)[beyond], plain.residuals(scores, targets)[beyond])
 
 
 @every_loss
 def test_at_a_kink_the_plain_residual_is_the_limit_of_the_smoothed_ones(plain: AnyNonSmooth) -> None:
-    margin = plain.margin if isinstance(plain, EpsilonInsensitive) else 0.0
-    for kink in (1.0 - margin, 1.0 + margin):
+    for kink in (1.0 - margin_of(plain), 1.0 + margin_of(plain)):
         assert at(plain, kink, 1.0) == (0.0, 0.0)
         assert at(plain.with_width(1e-12), kink, 1.0) == (0.0, 0.0)
 
 
-def test_the_steepest_slopes_are_the_lipschitz_constants_of_the_table() -> None:
-    for loss in (Hinge(), Absolute(), EpsilonInsensitive(margin=0.2), Hinge(width=0.5)):
-        assert loss.constants(3.0, 1.0, math.inf).lipschitz == 3.0
-    assert Pinball(quantile=0.9).constants(3.0, 1.0, math.inf).lipschitz == pytest.approx(2.7)
-    assert Pinball(quantile=0.2, width=1.0).constants(3.0, 1.0, math.inf).lipschitz == pytest.approx(2.4)
-
-
 @every_loss
-def test_the_smoothness_is_infinite_exactly_where_there_is_no_width(plain: AnyNonSmooth) -> None:
+def test_the_steepest_slope_bounds_gradients_and_the_smoothness_is_infinite_exactly_without_a_width(
+    plain: AnyNonSmooth,
+) -> None:
     assert plain.constants(3.0, 1.0, math.inf).smoothness == math.inf
     assert plain.smoothing_error == 0.0
     smooth = plain.with_width(0.5)
+    for loss in (plain, smooth):
+        assert loss.constants(3.0, 1.0, math.inf).lipschitz == pytest.approx(3.0 * steepest(plain))
     assert smooth.constants(3.0, 1.0, math.inf).smoothness == 18.0
     assert smooth.with_width(0.0) == smooth.unsmoothed() == plain
     # Features that are all 0 make the loss constant.
@@ -206,8 +200,7 @@ def test_losses_with_kinks_stay_finite_and_silent_at_huge_scores(
     loss = plain.with_width(width)
     scores, targets = np.array([[size], [-size], [0.0]]), np.ones(3)
     values, residuals = loss.values(scores, targets), loss.residuals(scores, targets)
-    assert np.all(np.isfinite(values))
-    assert np.all(values >= 0.0)
+    assert np.all(np.isfinite(values) & (values >= 0.0))
     assert np.all(np.abs(residuals) <= steepest(loss))
     if size > 1e3 * width:
         expected = [by_definition(plain, score, 1.0) for score in (size, -size)]
@@ -217,20 +210,6 @@ def test_losses_with_kinks_stay_finite_and_silent_at_huge_scores(
 def test_a_right_answer_of_infinite_score_costs_nothing() -> None:
     assert at(Hinge(width=0.5), math.inf, 1.0) == (0.0, 0.0)
     assert at(Hinge(), math.inf, 1.0) == (0.0, 0.0)
-
-
-@every_loss
-@pytest.mark.parametrize("width", [0.0, 0.3])
-def test_every_loss_broadcasts_over_configurations(plain: AnyNonSmooth, width: float) -> None:
-    loss = plain.with_width(width)
-    generator = np.random.default_rng(4)
-    targets = draw_targets(plain, generator, 30)
-    scores = generator.normal(size=(30, 2, 5, 1))
-    values, residuals = loss.values(scores, targets), loss.residuals(scores, targets)
-    assert (values.shape, residuals.shape) == ((30, 2, 5), (30, 2, 5, 1))
-    for place in np.ndindex(2, 5):
-        np.testing.assert_array_equal(values[:, *place], loss.values(scores[:, *place], targets))
-        np.testing.assert_array_equal(residuals[:, *place], loss.residuals(scores[:, *place], targets))
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -258,11 +237,7 @@ def test_jax_and_numpy_give_the_same_numbers(plain: AnyNonSmooth, width: float, 
 @pytest.mark.parametrize(
     "content",
     [
-        *(
-            {**loss.model_dump(), "width": width}
-            for loss in PLAIN
-            for width in (-0.1, math.nan, math.inf, 1e-31, 1e31, "0.1")
-        ),
+        *({"name": "hinge", "width": width} for width in (-0.1, math.nan, math.inf, 1e-31, 1e31, "0.1")),
         *({"name": "pinball", "quantile": quantile} for quantile in (0.0, 1.0, -0.5, 1.5, math.nan)),
         *({"name": "epsilon-insensitive", "margin": margin} for margin in (-0.1, math.nan, math.inf)),
         {"name": "pinball"},
