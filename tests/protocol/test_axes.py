@@ -25,7 +25,9 @@ def drawn(seed: int) -> list[tuple[Axes, np.ndarray]]:
 
 
 @pytest.mark.parametrize(("axes", "matrix"), drawn(1), ids=["matrix", "rank one", "no direction", "left out"])
-def test_they_turn_rows_and_columns_as_their_matrix_does(axes: Axes, matrix: np.ndarray) -> None:
+def test_they_turn_rows_and_columns_as_their_matrix_does_and_a_request_carries_them(
+    axes: Axes, matrix: np.ndarray
+) -> None:
     random = np.random.default_rng(2)
     rows, columns = random.normal(size=(5, WIDTH)), random.normal(size=(WIDTH, 3))
     assert np.allclose(axes.along(rows, np.matmul), rows @ matrix.T)
@@ -35,15 +37,10 @@ def test_they_turn_rows_and_columns_as_their_matrix_does(axes: Axes, matrix: np.
     for pull in (0.0, 0.1, 50.0):
         solved = np.linalg.solve(np.eye(WIDTH) + pull * matrix.T @ matrix, columns)
         assert np.allclose(axes.shrunk(columns, pull), solved)
-
-
-@pytest.mark.parametrize(("axes", "matrix"), drawn(3), ids=["matrix", "rank one", "no direction", "left out"])
-def test_a_request_carries_them(axes: Axes, matrix: np.ndarray) -> None:
     form: AxesForm | None = None if isinstance(axes, MatrixAxes) else "rank-one"
-    packed = axes.packed()
-    assert len(packed) == axes_length(form, WIDTH)
+    assert len(axes.packed()) == axes_length(form, WIDTH)
     assert axes.width == WIDTH
-    assert np.allclose(unpacked(form, packed).turned(np.eye(WIDTH)), matrix)
+    assert np.allclose(unpacked(form, axes.packed()).turned(columns), matrix @ columns)
 
 
 def test_a_direction_whose_products_would_be_too_small_for_all_digits_is_read_as_none() -> None:
