@@ -1,6 +1,7 @@
 """The public schema: what it refuses, in which words, and a draft that gives nothing of a file away."""
 
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,81 @@ def test_a_schema_file_that_is_absent_or_not_toml_is_named(tmp_path: Path) -> No
         broken.write_bytes(content)
         with pytest.raises(SchemaError, match=r"broken\.toml is not valid TOML"):
             load_schema(broken, "label")
+
+
+# Patterns and defaults: one line for many columns
+
+
+NUMBER: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 1}
+ILL: dict[str, Any] = {"type": "boolean"}
+
+
+def from_file(content: dict[str, Any], header: list[str] | None = None) -> Schema:
+    return parse_schema(content, target="y", header=None if header is None else lambda: header)
+
+
+def test_five_hundred_like_columns_are_one_line_and_the_plan_names_each() -> None:
+    written = from_file({"columns": {"gene_{1..500}": NUMBER, "y": ILL}})
+    by_table = from_file({"columns": {"gene_*": NUMBER, "y": ILL}}, ["y", *(f"gene_{n}" for n in range(1, 501)), "id"])
+    by_hand = from_file({"columns": {**{f"gene_{n}": NUMBER for n in range(1, 501)}, "y": ILL}})
+    assert written.canonical() == by_table.canonical() == by_hand.canonical()
+
+
+def test_ranges_keep_leading_zeros_and_may_be_several() -> None:
+    names = set(from_file({"columns": {"w{08..10}_{1..2}": NUMBER, "y": ILL}}).features)
+    assert names == {"w08_1", "w08_2", "w09_1", "w09_2", "w10_1", "w10_2"}
+
+
+def test_a_column_s_own_name_comes_before_a_pattern() -> None:
+    header = ["gene_1", "gene_2", "y"]
+    named = from_file({"columns": {"gene_*": NUMBER, "gene_2": {"type": "ignore"}, "y": ILL}}, header)
+    assert list(named.features) == ["gene_1"]
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name_where_a_table_has_it() -> None:
+    assert list(from_file({"columns": {"dose*": NUMBER, "y": ILL}}, ["dose*", "dose2", "y"]).features) == ["dose*"]
+    assert list(from_file({"columns": {"age [years]?": NUMBER, "y": ILL}}).features) == ["age [years]?"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "header", "words"),
+    [
+        (["gene_*"], None, "give the numbers, as in gene_{1..500}"),
+        (["gen_*"], ["gene_1", "y"], "no column matches the pattern"),
+        (["gene_*", "*_1"], ["gene_1", "y"], "'gene_1' matches two patterns"),
+        (["g{1..999999}_{1..9}"], None, "more than 100000 columns"),
+    ],
+)
+def test_a_pattern_that_cannot_be_written_out_says_why(
+    patterns: list[str], header: list[str] | None, words: str
+) -> None:
+    with pytest.raises(SchemaError, match=re.escape(words)):
+        from_file({"columns": {**dict.fromkeys(patterns, NUMBER), "y": ILL}}, header)
+
+
+def test_defaults_fill_in_what_a_column_of_that_type_does_not_say() -> None:
+    content = {
+        "defaults": {"numeric": {"lower": 0, "upper": 9, "missing": 3}},
+        "missing_tokens": ["NA", -9],
+        "columns": {
+            "a": {"type": "numeric"},
+            "b": {"type": "numeric", "upper": 5, "missing_tokens": ["?!"]},
+            "y": ILL,
+            "z": {"type": "ignore"},
+        },
+    }
+    by_hand = {
+        "columns": {
+            "a": {"type": "numeric", "lower": 0, "upper": 9, "missing": 3, "missing_tokens": ["NA", "-9"]},
+            "b": {"type": "numeric", "lower": 0, "upper": 5, "missing": 3, "missing_tokens": ["?!"]},
+            "y": {"type": "boolean", "missing_tokens": ["NA", "-9"]},
+            "z": {"type": "ignore"},
+        }
+    }
+    assert from_file(content).canonical() == from_file(by_hand).canonical()
+    for defaults, words in [({"number": {}}, "`defaults.number` is not a type"), (3, "a table for each type")]:
+        with pytest.raises(SchemaError, match=words):
+            from_file({**content, "defaults": defaults})
 
 
 # The draft

@@ -1,10 +1,12 @@
 """Without noise or clip, each loss has the minimum that other software finds for the same model, to 1e-4."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor
 from sklearn.svm import SVC, SVR
 from statsmodels.miscmodels.ordinal_model import OrderedModel
@@ -12,6 +14,7 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from ringfence.federation.custom_loss import custom_loss
 from ringfence.protocol import (
     Absolute,
+    BaseLoss,
     EpsilonInsensitive,
     FloatArray,
     Gamma,
@@ -20,14 +23,18 @@ from ringfence.protocol import (
     Logistic,
     Loss,
     NegativeBinomial,
+    NonSmooth,
     Ordinal,
     Pinball,
     PoissonLoss,
     Softmax,
     Squared,
+    Survival,
 )
-from tests.protocol.losses.minimising import minimised, minimised_at_kinks
+from ringfence.protocol.losses.targets import residuals_of, values_of
 
+WIDTHS = 10.0 ** -np.arange(1.0, 6.5, 0.5)
+"""Over which a kink is smoothed, one after the other: the last moves a minimum by about as much."""
 ROWS = 300
 RANDOM = np.random.default_rng(1)
 X = np.column_stack([RANDOM.normal(size=(ROWS, 2)), np.ones(ROWS)])
@@ -37,6 +44,37 @@ LABELS = np.where(LINE + RANDOM.logistic(size=ROWS) > 0, 1.0, -1.0)
 EXPOSURE = RANDOM.uniform(0.5, 3.0, ROWS)
 TIMES_COUNTED = RANDOM.integers(0, 4, ROWS).astype(np.float64)
 RIDGE = 0.05
+
+
+def minimised(
+    loss: BaseLoss, features: FloatArray, targets: FloatArray, ridge: float = 0.0, start: FloatArray | None = None
+) -> FloatArray:
+    """Return the weights; a ridge is of all but the constant, which is the last feature, of one output."""
+    width = features.shape[1]
+    pull = np.full(loss.dimension(width), ridge)
+    pull[-1] = 0.0
+
+    def objective(weights: FloatArray) -> tuple[float, FloatArray]:
+        scores = features @ loss.matrix(weights, width)
+        residuals = residuals_of(loss, scores, targets)
+        gradient = loss.weight_gradients(features.T @ loss.residual_columns(residuals)).reshape(-1)
+        value = float(values_of(loss, scores, targets).mean() + pull @ weights**2 / 2)
+        return value, gradient / len(features) + pull * weights
+
+    options: Any = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 100_000}
+    begin = np.zeros(loss.dimension(width)) if start is None else start
+    found = minimize(objective, begin, jac=True, method="L-BFGS-B", options=options)
+    result: FloatArray = found.x
+    return result
+
+
+def minimised_at_kinks(loss: NonSmooth, features: FloatArray, targets: FloatArray, ridge: float = 0.0) -> FloatArray:
+    """Return the weights of a loss with kinks: those that the smoothed ones tend to."""
+    weights: FloatArray | None = None
+    for width in WIDTHS:
+        weights = minimised(loss.with_width(float(width)), features, targets, ridge, weights)
+    assert weights is not None
+    return weights
 
 
 def squared(score: Any, target: Any) -> Any:
@@ -142,3 +180,38 @@ def test_where_odds_are_proportional_ordinal_is_the_ordered_model_of_statsmodels
     model = OrderedModel(places[rows].astype(np.int64), x[rows][:, None], distr="logit")
     other = model.fit(method="bfgs", gtol=1e-9, disp=False)
     like([other.params[0], *-model.transform_threshold_params(other.params)[1:-1]], found)
+
+
+def times_observed(count: int, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Draw features, times of proportional hazards up to 2.5, and whether an event ended each."""
+    random = np.random.default_rng(seed)
+    features = np.column_stack([random.normal(size=(count, 2)), np.ones(count)])
+    times = np.minimum(random.exponential(1 / np.exp(features @ [0.6, -0.3, 0.0])), 2.5)
+    return features, times, (times < 2.5) * 1.0
+
+
+def best_weights(cuts: tuple[float, ...], features: FloatArray, times: FloatArray, events: FloatArray) -> FloatArray:
+    targets = np.column_stack([times, events, np.zeros(len(times)), np.ones(len(times))])
+    return minimised(Survival(cuts=cuts), features, targets)
+
+
+def test_survival_has_the_minimum_of_a_poisson_regression_of_everybody_s_intervals() -> None:
+    features, times, events = times_observed(300, seed=9)
+    cuts, rows, spent, ended = (0.4, 1.0), [], [], []
+    for x, time, event in zip(features, times, events, strict=True):
+        for k, (start, end) in enumerate(zip((0.0, *cuts), (*cuts, math.inf), strict=True)):
+            if time > start:
+                rows.append([*x[:2], *np.eye(3)[k]])
+                spent.append(min(time, end) - start)
+                ended.append(event * (time <= end))
+    exact = sm.GLM(np.array(ended), np.array(rows), family=sm.families.Poisson(), offset=np.log(spent)).fit().params
+    np.testing.assert_allclose(best_weights(cuts, features, times, events), exact, atol=1e-4)
+
+
+def test_with_a_part_for_every_event_survival_is_the_cox_model_of_statsmodels() -> None:
+    features, times, events = times_observed(120, seed=10)
+    times = np.minimum(times, times[events > 0].max())  # after the last event, time carries no information
+    cox = sm.PHReg(times, features[:, :2], status=events, ties="breslow").fit(disp=False).params
+    # Everybody at risk when an event happens was so for the whole part that it ends: both likelihoods are the same.
+    cuts = tuple(np.sort(times[events > 0])[:-1].tolist())
+    np.testing.assert_allclose(best_weights(cuts, features, times, events)[:2], cox, atol=1e-4)
