@@ -30,6 +30,7 @@ COLUMNS: dict[str, Any] = {
     "height": {"type": "numeric", "lower": 1, "upper": 2},  # at most 1
     "age": {**AGE, "center": 30, "scale": 10},  # at most 7
 }
+NO_TABLES: list[Any] = [None, [], {}, {"age": 3, "label": LABEL}]
 
 
 def test_the_longest_feature_vector_follows_from_bounds_categories_radius_and_intercept() -> None:
@@ -73,7 +74,7 @@ def test_the_target_that_was_asked_for_is_never_silently_replaced_by_one_in_the_
                 ("colour", 1),
             ]
         ),
-        *(({"columns": columns}, "columns") for columns in (None, [], {}, {"age": 3, "label": LABEL})),
+        *(({"columns": columns}, "columns") for columns in NO_TABLES),
         ({}, "columns"),
     ],
     ids=str,
