@@ -142,7 +142,7 @@ def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: 
         algorithm="bounded",
         rounds=4,
         colluders=0,
-        keys=private_keys(SILO).public(),
+        keys=private_keys().public(),
         **PERSONS[person_rule],
     )
     members = [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)]
@@ -158,7 +158,7 @@ def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: 
 def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_beside_a_query(
     sampling: Any, against: Observer, asked: Curvature | None
 ) -> None:
-    request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, colluders=0, keys=private_keys(SILO).public())
+    request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, colluders=0, keys=private_keys().public())
     plan = make_plan(schema_with("label"), [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)], request)
     if asked is not None:
         plan = asked_before(asked, plan)

@@ -45,6 +45,7 @@ from ringfence.protocol import (
     Task,
 )
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import task
 from ringfence.server.channels import RECEIVERS, Collect, Totals
 from ringfence.shuffler import sealing, shares
@@ -196,9 +197,9 @@ def partition(plan: Plan, silo: str, records: int) -> list[int]:
 def canary_rows(plan: Plan) -> list[int]:
     """Return the rows in which a gradient plan's canaries stand: those that take part first, where that is known."""
     terms = plan.silos[0]
-    divided = task(plan, terms, 0, 0).part is not None
-    rows = partition(plan, terms.name, terms.records) if divided else range(terms.records)
-    return list(rows)[: plan.data.width]
+    if task(plan, terms, 0, 0).part is not None:
+        return partition(plan, terms.name, terms.records)[: plan.data.width]
+    return [int(row) for row in sections.members("training", terms.records, plan.held_out)[: plan.data.width]]
 
 
 def read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: float = 0.0) -> Observation:
@@ -216,7 +217,7 @@ def read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: fl
         return (first <= place) & (place < last)
 
     means = np.array([CLIP / work.batch * may_take_part(work) for work in tasks])
-    rate = 1.0 if tasks[0].part else tasks[0].batch / terms.records
+    rate = 1.0 if tasks[0].part else tasks[0].batch / sections.size("training", terms.records, plan.held_out)
     # Undo the cancellation, if any: the rows beneath have independent noise (`accounting.correlation`).
     mix = np.tril(toeplitz(coefficients(correlation, len(answers))))
     sigma = np.array([[work.sigma] for work in tasks])
@@ -238,7 +239,7 @@ def open_all_seals(plan: Plan) -> Collect:
     def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals:
         """Open all seals of a shuffled round as the adversary with accomplices can, and read its totals."""
         stage, channel = plan.place(round).stage, _shuffler_channel(plan, round)
-        keys, digest = private_keys(plan.silos[0].name), plan.digest()
+        keys, digest = private_keys(), plan.digest()
         numbers = channel.numbers(plan, stage)
         pile: list[bytes] = []
         known: Counter[bytes] = Counter()

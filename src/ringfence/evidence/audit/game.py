@@ -31,6 +31,7 @@ from ringfence.evidence.audit.mechanisms import MECHANISMS, Mechanism, records_w
 from ringfence.evidence.audit.noise_tests import SumOfSquares, p_value
 from ringfence.evidence.audit.plans import CANARIES, SILO, AuditQuery, private_keys
 from ringfence.evidence.audit.sabotage import NONE, SABOTAGES, sabotaged
+from ringfence.evidence.audit.worst_cases import server_argument
 from ringfence.protocol import FloatArray, Plan, SiloTerms
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
@@ -79,20 +80,22 @@ class AuditReport:
     happens to a silo that keeps its claim with probability `false_alarm` at most.
     """
 
-    mechanism: str
-    sabotage: str
-    query: AuditQuery
-    runs: int
-    canaries: int
     epsilon_claimed: float
     epsilon_lower: float
     epsilon_lower_any_mechanism: float
+    delta: float
+    mechanism: str
+    sabotage: str
+    records: int
+    rounds: int
+    runs: int
+    canaries: int
     score: float
     score_allowed: float
     score_lower: float
     noise: float
     noise_of_sums: float
-    p_value: float
+    noise_improbability: float
     false_alarm: float
 
     @property
@@ -108,7 +111,7 @@ class AuditReport:
     @property
     def noise_refutes(self) -> bool:
         """Whether the transcripts are not what the plan's noise and sampling would give."""
-        return self.p_value < self.false_alarm
+        return self.noise_improbability < self.false_alarm
 
     @property
     def refuted(self) -> bool:
@@ -117,35 +120,17 @@ class AuditReport:
 
     def data(self) -> dict[str, Any]:
         """Return the result of the audit's game as plain data."""
-        return {
-            "epsilon_claimed": self.epsilon_claimed,
-            "epsilon_lower": self.epsilon_lower,
-            "confidence": self.confidence,
-            "refuted": self.refuted,
-            "epsilon_lower_any_mechanism": self.epsilon_lower_any_mechanism,
-            "delta": self.query.delta,
-            "mechanism": self.mechanism,
-            "sabotage": self.sabotage,
-            "records": self.query.records,
-            "rounds": self.query.rounds,
-            "runs": self.runs,
-            "canaries": self.canaries,
-            "score": self.score,
-            "score_allowed": self.score_allowed,
-            "score_lower": self.score_lower,
-            "noise": self.noise,
-            "noise_of_sums": self.noise_of_sums,
-            "noise_improbability": self.p_value,
-            "findings": list(self.findings()),
-        }
+        first = {"epsilon_claimed": self.epsilon_claimed, "epsilon_lower": self.epsilon_lower}
+        fields = {name: value for name, value in vars(self).items() if name != "false_alarm"}
+        verdict = {"confidence": self.confidence, "refuted": self.refuted}
+        return {**first, **verdict, **fields, "findings": list(self.findings())}
 
     def rows(self) -> list[list[object]]:
         """Return the numbers of the audit's game as rows of a printed table."""
-        query = self.query
         return [
             ["mechanism", self.mechanism + ("" if self.sabotage == NONE else f", sabotaged: {self.sabotage}")],
-            ["records, rounds, runs", f"{query.records}, {query.rounds}, {self.runs}"],
-            ["epsilon claimed", f"{self.epsilon_claimed:.4g} at delta {query.delta:.2g} for each record"],
+            ["records, rounds, runs", f"{self.records}, {self.rounds}, {self.runs}"],
+            ["epsilon claimed", f"{self.epsilon_claimed:.4g} at delta {self.delta:.2g} for each record"],
             ["epsilon, lower bound", f"{self.epsilon_lower:.4g} with confidence {self.confidence}"],
             ["  for any mechanism", f"{self.epsilon_lower_any_mechanism:.4g}"],
             ["coins guessed", f"{self.score:.2%}; the claim allows {self.score_allowed:.2%}"],
@@ -175,7 +160,7 @@ class AuditReport:
             yield (
                 f"The squared norms of the transcripts are {self.noise:.3f} times, and those of their sums over rounds "
                 f"{self.noise_of_sums:.3f} times, what the plan's noise and sampling give. By chance this happens with "
-                f"probability at most {self.p_value:.1g}."
+                f"probability at most {self.noise_improbability:.1g}."
             )
 
 
@@ -213,14 +198,42 @@ def audit(
     chosen = mechanism_named(mechanism)
     if sabotage not in SABOTAGES:
         raise PlanError(f"There is no sabotage '{sabotage}'; choose one of {', '.join(SABOTAGES)}.")
-    total = default_runs(mechanism, query) if runs is None else require_count("runs", runs)
     if sabotage in chosen.not_played:
         raise PlanError(
             f"Sabotage '{sabotage}' is not run against '{mechanism}': it changes nothing there, or too little to "
             "detect in a few runs. Choose another mechanism for it, or another sabotage."
         )
+    total = default_runs(mechanism, query) if runs is None else require_count("runs", runs)
     played = play(chosen, query, total, sabotage)
-    return _audit_report(mechanism, query, sabotage, played, false_alarm, lambda done: watch(done, total))
+    first = next(played)  # there is one at least
+    scores, (size, sums) = [first.score()], first.squares()
+    for run in played:
+        watch(len(scores), total)
+        more_size, more_sums = run.squares()
+        size, sums = size + more_size, sums + more_sums
+        scores.append(run.score())
+    watch(total, total)
+    claim = first.claim  # runs differ in what their partitions are called, and in nothing that costs
+    lower = lower_bound_of_mean(np.array(scores), 1 - false_alarm)
+    return AuditReport(
+        epsilon_claimed=claim.epsilon,
+        epsilon_lower=epsilon_of_score(claim, lower),
+        epsilon_lower_any_mechanism=epsilon_without_assumptions(lower, query.delta),
+        delta=query.delta,
+        mechanism=mechanism,
+        sabotage=sabotage,
+        records=query.records,
+        rounds=query.rounds,
+        runs=total,
+        canaries=len(first.coins),
+        score=float(np.mean(scores)),
+        score_allowed=claim.score,
+        score_lower=lower,
+        noise=size.ratio(),
+        noise_of_sums=sums.ratio(),
+        noise_improbability=p_value([size, sums]),
+        false_alarm=false_alarm,
+    )
 
 
 def play(mechanism: Mechanism, query: AuditQuery, runs: int, sabotage: str = NONE) -> Iterator[GameRun]:
@@ -248,7 +261,7 @@ def _play_run(
         def approved(plan: Plan, terms: SiloTerms) -> Gate:
             """Return a silo's gate in this run of the game, after it has approved the plan."""
             records = mechanism.records(plan, coins) if terms.name == SILO else records_without_canaries(plan, terms)
-            key = None if terms.key is None else private_keys(SILO).silos[terms.name]
+            key = None if terms.key is None else private_keys().silos[terms.name]
             gate = gate_type(records, ledger_of(terms.name), key)
             gate.approve(plan)
             return gate
@@ -259,7 +272,7 @@ def _play_run(
             answering = own.silos[:1] if mechanism.against == "anyone" else own.silos
             gates = [approved(own, terms) for terms in answering]
             look = mean_answer_reader(own, gates, open_all_seals(own))
-            answers = ask_all_rounds(look, own, partial(mechanism.argument, own))
+            answers = ask_all_rounds(look, own, partial(server_argument, own))
             if mechanism.reads(own):
                 observations.append(mechanism.read(own, answers))
         claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), query.delta)
@@ -271,41 +284,3 @@ def memory_folder() -> str | None:
     """Return a folder in memory if there is one, where the game's thousand ledgers are synced much faster."""
     shared = Path(os.sep, "dev", "shm")
     return str(shared) if shared.is_dir() and os.access(shared, os.W_OK) else None
-
-
-def _audit_report(
-    mechanism: str,
-    query: AuditQuery,
-    sabotage: str,
-    played: Iterator[GameRun],
-    false_alarm: float,
-    watch: Callable[[int], None],
-) -> AuditReport:
-    """Score the played runs of the game and report them."""
-    first = next(played)  # there is one at least
-    scores, (size, sums) = [first.score()], first.squares()
-    for run in played:
-        watch(len(scores))
-        more_size, more_sums = run.squares()
-        size, sums = size + more_size, sums + more_sums
-        scores.append(run.score())
-    watch(len(scores))
-    claim = first.claim  # runs differ in what their partitions are called, and in nothing that costs
-    lower = lower_bound_of_mean(np.array(scores), 1 - false_alarm)
-    return AuditReport(
-        mechanism=mechanism,
-        sabotage=sabotage,
-        query=query,
-        runs=len(scores),
-        canaries=len(first.coins),
-        epsilon_claimed=claim.epsilon,
-        epsilon_lower=epsilon_of_score(claim, lower),
-        epsilon_lower_any_mechanism=epsilon_without_assumptions(lower, query.delta),
-        score=float(np.mean(scores)),
-        score_allowed=claim.score,
-        score_lower=lower,
-        noise=size.ratio(),
-        noise_of_sums=sums.ratio(),
-        p_value=p_value([size, sums]),
-        false_alarm=false_alarm,
-    )

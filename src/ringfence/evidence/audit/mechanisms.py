@@ -20,19 +20,10 @@ from functools import partial
 
 import numpy as np
 
-from ringfence.evidence.audit import candidate_choice, plans, worst_cases
+from ringfence.evidence.audit import plans, worst_cases
 from ringfence.evidence.audit.adversary import Observation, canary_rows, read_counts, read_gradients
-from ringfence.evidence.audit.plans import (
-    BY_MEAN,
-    BY_ROWS,
-    BY_SUM,
-    CANARIES,
-    CORRELATION,
-    OF_RECORDS,
-    PERSON_ROWS,
-    AuditQuery,
-)
-from ringfence.evidence.audit.worst_cases import Argument, CanaryRecords
+from ringfence.evidence.audit.plans import CANARIES, CORRELATION, PERSON_ROWS, AuditQuery
+from ringfence.evidence.audit.worst_cases import CanaryRecords
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import (
     Curvature,
@@ -60,8 +51,12 @@ def records_without_canaries(plan: Plan, terms: SiloTerms) -> Records:
 
 
 def _gradient_records(plan: Plan, coins: FloatArray) -> Records:
-    """Return records with canaries in the rows of an audited gradient mechanism."""
-    return worst_cases.records_with_canaries(plan, canary_rows(plan), coins)
+    """Return records with canaries in `canary_rows`, each in a direction of its own; all other records are zeros."""
+    records, rows = plan.silos[0].records, canary_rows(plan)
+    features, targets = np.zeros((records, plan.data.width)), np.zeros(records)
+    features[rows, np.arange(len(rows))] = 1.0
+    targets[rows] = coins
+    return Records(plan.data, features, targets)
 
 
 def _person_records(plan: Plan, coins: FloatArray) -> Records:
@@ -72,12 +67,6 @@ def _person_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, once.features[of_row], once.targets[of_row], of_row=of_row)
 
 
-def _no_argument(plan: Plan, stage: int) -> FloatArray:
-    """Return weights of 0, the argument of an audited mechanism whose query needs none."""
-    del stage
-    return np.zeros(plan.dimension)
-
-
 @dataclass(frozen=True)
 class Mechanism:
     """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
@@ -85,10 +74,6 @@ class Mechanism:
     plans: Callable[[AuditQuery], Sequence[Plan]]
     records: CanaryRecords = _gradient_records
     read: Callable[[Plan, Sequence[FloatArray]], Observation] = read_gradients
-    argument: Argument = _no_argument
-    """What the server asks about first in a stage, by its number."""
-    reads: Callable[[Plan], bool] = lambda plan: True
-    """Whether a plan asks about the canaries. One that does not is asked all the same, and the ledger charges it."""
     section: Section | None = None
     """Which section of the records the canaries are in, where plans divide them."""
     most_canaries: int = CANARIES
@@ -104,7 +89,11 @@ class Mechanism:
 
     def canaries(self, query: AuditQuery) -> int:
         """Return how many records of the audited silo are canaries of this mechanism."""
-        return min(sections.size(self.section, query.records, candidate_choice.HELD_OUT), self.most_canaries)
+        return min(sections.size(self.section, query.records, plans.HELD_OUT), self.most_canaries)
+
+    def reads(self, plan: Plan) -> bool:
+        """Return whether a plan asks about the canaries. One that does not is asked, and charged, all the same."""
+        return plan.stages[0].section == self.section
 
 
 def _shuffled_mechanism(
@@ -113,7 +102,7 @@ def _shuffled_mechanism(
     *,
     peers: int = 0,
     records: CanaryRecords = _gradient_records,
-    unit: PlanRequest = OF_RECORDS,
+    unit: PlanRequest = plans.OF_RECORDS,
 ) -> Mechanism:
     """Counts of which a shuffler lets out the total.
 
@@ -141,15 +130,13 @@ _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "ignor
 
 
 def _single_canary_mechanism(
-    asked: Query, records: CanaryRecords, argument: Argument = _no_argument, schema: Schema = plans.THREE_NUMBERS
+    asked: Query, records: CanaryRecords, schema: Schema = plans.THREE_NUMBERS, *, repeated: bool = True
 ) -> Mechanism:
-    """A query that one canary moves: asked once, or in every round where the server has an `argument` to choose."""
-    repeated = argument is not _no_argument
+    """A query that one canary moves: asked in every round, where the server has an argument to choose, or once."""
     return Mechanism(
         partial(plans.query_plans, asked=asked, schema=schema, repeated=repeated),
         records,
-        partial(worst_cases.read_pair, records=records, argument=argument),
-        argument,
+        partial(worst_cases.read_pair, records=records),
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"} if repeated else _ONE_RELEASE,
     )
@@ -157,7 +144,7 @@ def _single_canary_mechanism(
 
 def _cells_mechanism(case: worst_cases.CellsCase) -> Mechanism:
     """Return the audited mechanism of a query that counts cells."""
-    return _single_canary_mechanism(case.query, case.records, schema=case.schema)
+    return _single_canary_mechanism(case.query, case.records, case.schema, repeated=False)
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -180,53 +167,37 @@ MECHANISMS: dict[str, Mechanism] = {
     # Full batches, then Poisson batches, on one ledger.
     "several-plans": Mechanism(plans.two_kinds_of_plans, rounds=4),
     # The private estimate of the features' curvature.
-    "curvature": _single_canary_mechanism(Curvature(), worst_cases.CURVATURE_PAIR),
+    "curvature": _single_canary_mechanism(Curvature(), worst_cases.CURVATURE_PAIR, repeated=False),
     # How well a model predicts, with bin edges of the server's choice.
-    "evaluation": _single_canary_mechanism(Evaluation(), worst_cases.EVALUATION_PAIR, worst_cases.evaluation_argument),
+    "evaluation": _single_canary_mechanism(Evaluation(), worst_cases.EVALUATION_PAIR),
     # Candidates that are trained, compared and the best evaluated, for one claim: by records that train, and by one
     # that is held out.
     "choice": Mechanism(
-        partial(candidate_choice.choice_plans, section="training"),
-        candidate_choice.training_records,
-        candidate_choice.read_training,
-        candidate_choice.choice_argument,
-        reads=lambda plan: not candidate_choice.is_comparison(plan),
+        partial(plans.choice_plans, section="training"),
         section="training",
-        most_canaries=candidate_choice.MOST_CANARIES,
+        most_canaries=plans.CHOICE_CANARIES,
         not_played=frozenset({"with-replacement", "ignore-persons", "forget-peer", "keep-order"}),
-        rounds=2 * candidate_choice.CANDIDATES,
+        rounds=2 * plans.CANDIDATES,
     ),
     "comparison": Mechanism(
-        partial(candidate_choice.choice_plans, section="held-out"),
-        candidate_choice.held_out_records,
-        partial(
-            worst_cases.read_pair, records=candidate_choice.held_out_records, argument=candidate_choice.choice_argument
-        ),
-        candidate_choice.choice_argument,
-        reads=candidate_choice.is_comparison,
+        partial(plans.choice_plans, section="held-out"),
+        worst_cases.COMPARISON_PAIR,
+        partial(worst_cases.read_pair, records=worst_cases.COMPARISON_PAIR),
         section="held-out",
         most_canaries=1,
         # The whole choice is claimed, so that training, which is planned by the wrong sensitivity too, hides that.
         not_played=_ONE_RELEASE | {"wrong-sensitivity"},
-        rounds=candidate_choice.CANDIDATES,
+        rounds=plans.CANDIDATES,
     ),
     # Counts of cells: of columns, and of the parts of the time in which records end.
     "statistics": _cells_mechanism(worst_cases.STATISTICS),
     "survival-curve": _cells_mechanism(worst_cases.SURVIVAL_CURVE),
     # What intervals for coefficients rest on.
-    "second-moments": _single_canary_mechanism(
-        SecondMoments(start=pack(np.zeros(2))), worst_cases.SECOND_MOMENTS_PAIR, worst_cases.second_moments_argument
-    ),
+    "second-moments": _single_canary_mechanism(SecondMoments(start=pack(np.zeros(2))), worst_cases.SECOND_MOMENTS_PAIR),
     # How features vary together, along axes of the server's choice, the means of many, and gradients along axes.
-    "feature-moments": _single_canary_mechanism(
-        FeatureMoments(), worst_cases.FEATURE_MOMENTS_PAIR, worst_cases.feature_moments_argument
-    ),
-    "feature-means": _single_canary_mechanism(
-        FeatureMeans(), worst_cases.FEATURE_MEANS_PAIR, worst_cases.feature_means_argument
-    ),
-    "preconditioned": _single_canary_mechanism(
-        PreconditionedGradient(), worst_cases.PRECONDITIONED_PAIR, worst_cases.preconditioned_argument
-    ),
+    "feature-moments": _single_canary_mechanism(FeatureMoments(), worst_cases.FEATURE_MOMENTS_PAIR),
+    "feature-means": _single_canary_mechanism(FeatureMeans(), worst_cases.FEATURE_MEANS_PAIR),
+    "preconditioned": _single_canary_mechanism(PreconditionedGradient(), worst_cases.PRECONDITIONED_PAIR),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
     # first plan for a server that colludes with the shuffler.
     "shuffled": _shuffled_mechanism("server", {"with-replacement", "forget-peer", "ignore-persons", "forget-tries"}),
@@ -235,15 +206,15 @@ MECHANISMS: dict[str, Mechanism] = {
     # Persons with several rows, by each rule for these, and each rule with another of the ways above: counts for a
     # server that colludes with the shuffler, who takes part by chance, and noise that cancels in part.
     "person-mean": _shuffled_mechanism(
-        "anyone", {"with-replacement", *_OF_OTHERS}, records=_person_records, unit=BY_MEAN
+        "anyone", {"with-replacement", *_OF_OTHERS}, records=_person_records, unit=plans.BY_MEAN
     ),
     "person-rows": Mechanism(
-        partial(plans.gradient_plans, sampling="poisson", unit=BY_ROWS),
+        partial(plans.gradient_plans, sampling="poisson", unit=plans.BY_ROWS),
         _person_records,
         not_played=frozenset(_OF_OTHERS),
     ),
     "person-sum": Mechanism(
-        partial(plans.gradient_plans, sampling="one-pass", correlation=CORRELATION, unit=BY_SUM),
+        partial(plans.gradient_plans, sampling="one-pass", correlation=CORRELATION, unit=plans.BY_SUM),
         _person_records,
         partial(read_gradients, correlation=CORRELATION),
         not_played=frozenset(_OF_OTHERS),

@@ -10,6 +10,7 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_count, require_positive, require_probability
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
+from ringfence.planning.search import CandidateRequest, propose_search
 from ringfence.protocol import (
     AlgorithmSpec,
     Box,
@@ -28,6 +29,7 @@ from ringfence.protocol import (
     Restart,
     SamplingName,
     Schema,
+    Section,
     SiloTerms,
     Squared,
     Stage,
@@ -35,6 +37,7 @@ from ringfence.protocol import (
     Training,
     parse_schema,
 )
+from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import EVERYBODY
 from ringfence.shuffler import sealing
 
@@ -61,6 +64,12 @@ PERSON_ROWS = {1.0: 2, -1.0: 4}
 FIRST_SHARE = 0.5
 """How much of the epsilon the first of several plans gets."""
 
+CANDIDATES, CHOICE_CANARIES = 3, 32
+"""Candidates of an audited choice, and canaries at most among the records that train them."""
+
+HELD_OUT = 0.5
+"""The share of the records that compares candidates: half, so that a small silo has some of either kind."""
+
 
 @dataclass(frozen=True)
 class AuditQuery:
@@ -85,9 +94,9 @@ THREE_NUMBERS = parse_schema(
 )
 """The columns that most queries which one canary moves are about."""
 
-OF_RECORDS = PlanRequest()
-BY_MEAN, BY_SUM = PlanRequest(person_rule="mean"), PlanRequest(person_rule="sum")
-BY_ROWS = PlanRequest(person_rule="rows", rows_per_person=min(PERSON_ROWS.values()))
+OF_RECORDS = PlanRequest(loss=Squared(), clip=CLIP, domain=DOMAIN, algorithm=SGD)
+BY_MEAN, BY_SUM = replace(OF_RECORDS, person_rule="mean"), replace(OF_RECORDS, person_rule="sum")
+BY_ROWS = replace(OF_RECORDS, person_rule="rows", rows_per_person=min(PERSON_ROWS.values()))
 
 
 def canary_schema(canaries: int, unit: PlanRequest) -> Schema:
@@ -114,32 +123,26 @@ def _plan(
     member = Member(SILO, query.records, query.epsilon, query.delta, batch)
     batches = [member.batch_under(stage.sampling, stage.rounds) for stage in stages]
 
-    def terms(sigma: float, epsilon: float) -> SiloTerms:
-        """Return the audited silo's terms with this noise and epsilon."""
-        noise = [sigma * algorithm.noise(query.records, number) for number in range(len(stages))]
-        return SiloTerms(
+    def made(sigma: float, epsilon: float) -> Plan:
+        """Return the audited plan with this noise and epsilon."""
+        terms = SiloTerms(
             name=SILO,
             records=query.records,
             weight=1.0,
             guarantees=(Guarantee(epsilon=epsilon, delta=query.delta),),
-            stages=tuple(StageTerms(batch=size, sigma=own) for size, own in zip(batches, noise, strict=True)),
+            stages=tuple(
+                StageTerms(batch=size, sigma=sigma * algorithm.noise(query.records, number))
+                for number, size in enumerate(batches)
+            ),
         )
-
-    def made(sigma: float, epsilon: float) -> Plan:
-        """Return the audited plan with this noise and epsilon."""
         training = Training(loss=Squared(), domain=DOMAIN, algorithm=algorithm)
-        return Plan(
-            run="audit",
-            data=data,
-            training=training,
-            stages=tuple(stages),
-            silos=(terms(sigma, epsilon),),
-            **unit.privacy_unit(data),
-        )
+        facts = {"run": "audit", "data": data, "training": training, **unit.privacy_unit(data)}
+        return Plan(stages=tuple(stages), silos=(terms,), **facts)
 
     def events(sigma: float) -> list[tuple[Event, int]]:
         """Return the privacy events of the audited plan with this noise."""
-        return plan_events(draft, terms(sigma, query.epsilon))
+        plan = made(sigma, query.epsilon)
+        return plan_events(plan, plan.silos[0])
 
     with clear_refusals():
         draft = made(1.0, query.epsilon)
@@ -150,7 +153,7 @@ def _plan(
         return made(sigma, accountant.epsilon(events(sigma), query.delta))
 
 
-def gradient_plan(
+def gradient_plans(
     query: AuditQuery,
     *,
     sampling: SamplingName = "full",
@@ -159,8 +162,8 @@ def gradient_plan(
     already: Sequence[tuple[Event, int]] = (),
     unit: PlanRequest = OF_RECORDS,
     participation: Participation = EVERYBODY,
-) -> Plan:
-    """Make a plan of gradients, one training stage after the other.
+) -> list[Plan]:
+    """Make one plan of gradients, one training stage after the other.
 
     Random batches are of three quarters of the records: large ones show best whether a record was drawn twice into one.
     """
@@ -171,7 +174,7 @@ def gradient_plan(
     ]
     data = canary_schema(min(query.records, CANARIES), unit)
     batch = max(1, 3 * query.records // 4) if sampling in ("fixed", "poisson") else None
-    return _plan(query, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)
+    return [_plan(query, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,9 +195,9 @@ class PrivateKeys:
 
 
 @cache
-def private_keys(silo: str) -> PrivateKeys:
+def private_keys() -> PrivateKeys:
     """Return keys of all parties, the same for all audits of this process."""
-    return PrivateKeys(sealing.new_key(), sealing.new_key(), {name: sealing.new_key() for name in (silo, OTHER, PEER)})
+    return PrivateKeys(sealing.new_key(), sealing.new_key(), {name: sealing.new_key() for name in (SILO, OTHER, PEER)})
 
 
 def shuffled_plans(query: AuditQuery, canaries: int, peers: int = 0, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
@@ -210,14 +213,10 @@ def shuffled_plans(query: AuditQuery, canaries: int, peers: int = 0, unit: PlanR
     request = replace(
         unit,
         run="audit",
-        loss=Squared(),
-        clip=CLIP,
-        domain=DOMAIN,
-        algorithm=SGD,
         rounds=query.rounds,
         trust="shuffler",
         colluders=peers,
-        keys=private_keys(SILO).public(),
+        keys=private_keys().public(),
     )
     return [make_plan(canary_schema(min(query.records, canaries), unit), members, request)]
 
@@ -228,11 +227,16 @@ def query_plans(query: AuditQuery, asked: Query, schema: Schema, *, repeated: bo
     return [_plan(query, schema, [Stage(query=asked, rounds=rounds, sampling=Full())])]
 
 
-def gradient_plans(
-    query: AuditQuery, sampling: SamplingName = "full", correlation: float = 0.0, unit: PlanRequest = OF_RECORDS
-) -> list[Plan]:
-    """Make one plan of gradients with this sampling."""
-    return [gradient_plan(query, sampling=sampling, correlation=correlation, unit=unit)]
+def multi_stage_plans(query: AuditQuery) -> list[Plan]:
+    """Make the plan of full batches, accelerated in stages."""
+    stages = tuple(Restart(rounds=half, upsilon=0.0) for half in _halves(query.rounds))
+    return gradient_plans(query, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))
+
+
+def localized_plans(query: AuditQuery) -> list[Plan]:
+    """Make the plan of phases on ever fewer records."""
+    phases = tuple(Phase(rounds=half, penalty=0.1) for half in _halves(query.rounds))
+    return gradient_plans(query, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))
 
 
 def _halves(rounds: int) -> list[int]:
@@ -240,27 +244,29 @@ def _halves(rounds: int) -> list[int]:
     return [half for half in (rounds - rounds // 2, rounds // 2) if half]
 
 
-def multi_stage_plans(query: AuditQuery) -> list[Plan]:
-    """Make the plan of full batches, accelerated in stages."""
-    stages = tuple(Restart(rounds=half, upsilon=0.0) for half in _halves(query.rounds))
-    return [gradient_plan(query, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
-
-
 def turns_plans(query: AuditQuery) -> list[Plan]:
     """Make the plan of full batches that lets the silo answer the query's rounds among twice as many."""
     among = replace(query, rounds=2 * query.rounds)
-    return [gradient_plan(among, participation=Participation(silos=1, answers=query.rounds))]
-
-
-def localized_plans(query: AuditQuery) -> list[Plan]:
-    """Make the plan of phases on ever fewer records."""
-    phases = tuple(Phase(rounds=half, penalty=0.1) for half in _halves(query.rounds))
-    return [gradient_plan(query, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))]
+    return gradient_plans(among, participation=Participation(silos=1, answers=query.rounds))
 
 
 def two_kinds_of_plans(query: AuditQuery) -> list[Plan]:
     """Return two plans of different kinds that only together come to the query's epsilon, and to its rounds."""
     share = replace(query, rounds=max(1, query.rounds // 2))
-    first = gradient_plan(replace(share, epsilon=FIRST_SHARE * query.epsilon))
+    [first] = gradient_plans(replace(share, epsilon=FIRST_SHARE * query.epsilon))
     spent = plan_events(first, first.silos[0])
-    return [first, gradient_plan(share, sampling="poisson", already=spent)]
+    return [first, *gradient_plans(share, sampling="poisson", already=spent)]
+
+
+def choice_plans(query: AuditQuery, *, section: Section) -> list[Plan]:
+    """Return the plans of a choice among ridges, for a single silo, that together come to the query's epsilon.
+
+    Canaries are of that section, and the schema is for them; the comparison is the last plan.
+    """
+    held_out = sections.size("held-out", query.records, HELD_OUT)
+    canaries = min(sections.size(section, query.records, HELD_OUT), CHOICE_CANARIES)
+    schema = canary_schema(canaries, OF_RECORDS) if section == "training" else THREE_NUMBERS
+    member = Member(SILO, query.records - held_out, query.epsilon, query.delta, held_out=held_out)
+    asked = replace(OF_RECORDS, rounds=max(1, query.rounds // CANDIDATES), held_out=HELD_OUT)
+    ridges = [replace(asked, ridge=0.1 * number) for number in range(CANDIDATES)]
+    return list(propose_search(schema, [CandidateRequest({"ridge": own.ridge}, own, [member]) for own in ridges]).plans)

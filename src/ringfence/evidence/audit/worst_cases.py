@@ -10,7 +10,22 @@ from typing import TypeAlias
 import numpy as np
 
 from ringfence.evidence.audit.adversary import Observation, read_difference
-from ringfence.protocol import Evaluation, FloatArray, Plan, Query, Schema, Statistics, SurvivalCurve, parse_schema
+from ringfence.protocol import (
+    Comparison,
+    Evaluation,
+    FeatureMeans,
+    FeatureMoments,
+    FloatArray,
+    Plan,
+    PreconditionedGradient,
+    Query,
+    Schema,
+    SecondMoments,
+    Section,
+    Statistics,
+    SurvivalCurve,
+    parse_schema,
+)
 from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import task
 from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
@@ -22,26 +37,17 @@ from ringfence.silo.records.records import Records
 CanaryRecords: TypeAlias = Callable[[Plan, FloatArray], Records]
 """The silo's records for given coins."""
 
-Argument: TypeAlias = Callable[[Plan, int], FloatArray]
-"""The argument of a stage, by its number."""
 
-
-def records_with_canaries(plan: Plan, rows: Sequence[int], coins: FloatArray) -> Records:
-    """Return records with canaries in these rows, each in a direction of its own; all other records are zeros."""
-    records = plan.silos[0].records
-    features, targets = np.zeros((records, plan.data.width)), np.zeros(records)
-    features[rows, np.arange(len(rows))] = 1.0
-    targets[rows] = coins
-    return Records(plan.data, features, targets)
-
-
-def canary_pair(heads: tuple[float, float, float], tails: tuple[float, float, float]) -> CanaryRecords:
-    """Return a worst case of one of two records, each two features and a target, among zeros."""
+def canary_pair(
+    heads: tuple[float, float, float], tails: tuple[float, float, float], section: Section | None = None
+) -> CanaryRecords:
+    """Return a worst case of one of two records, each two features and a target, among zeros: the section's first."""
 
     def records(plan: Plan, coins: FloatArray) -> Records:
         """Return the worst case's records: the canary that the coin chose, among zeros."""
-        rows = np.zeros((plan.silos[0].records, 3))
-        rows[0] = heads if coins[0] > 0 else tails
+        count = plan.silos[0].records
+        rows = np.zeros((count, 3))
+        rows[sections.members(section, count, plan.held_out)[0]] = heads if coins[0] > 0 else tails
         return Records(plan.data, rows[:, :2], rows[:, 2])
 
     return records
@@ -50,7 +56,8 @@ def canary_pair(heads: tuple[float, float, float], tails: tuple[float, float, fl
 CURVATURE_PAIR = canary_pair((1.0, 0.0, 0.0), (0.0, 0.0, 0.0))
 """A record of the largest norm, or of none: the eigenvalue is X²/n or 0."""
 
-EVALUATION_PAIR = canary_pair((1 - 2.0**-20, 0.0, 1.0), (1 - 2.0**-20, 0.0, -1.0))
+_SCORED = (1 - 2.0**-20, 0.0, 1.0), (1 - 2.0**-20, 0.0, -1.0)
+EVALUATION_PAIR, COMPARISON_PAIR = canary_pair(*_SCORED), canary_pair(*_SCORED, section="held-out")
 """A score just below the bound, and the one bound or the other for a target."""
 
 SECOND_MOMENTS_PAIR = canary_pair((1.0, 0.0, 0.5 - 2.0**-30), (1.0, 0.0, -1.0))
@@ -66,10 +73,31 @@ PRECONDITIONED_PAIR = canary_pair((1.0, 0.0, 1.0), (1.0, 0.0, -1.0))
 """A record of the largest norm, with the one bound or the other for a target."""
 
 
-def evaluation_argument(plan: Plan, stage: int) -> FloatArray:
+def server_argument(plan: Plan, stage: int) -> FloatArray:
+    """Return the argument with which a server sees the canary best in a stage; weights of 0 if any will do.
+
+    At weights of 0 the residual is the target; axes are so long that every record or gradient is clipped.
+    """
+    query, weights, axes = plan.stages[stage].query, np.zeros(plan.dimension), np.eye(plan.data.width)
+    match query:
+        case Evaluation():
+            return _evaluation_argument(plan, query)
+        case Comparison():
+            return _comparison_argument(plan, query)
+        case SecondMoments():  # in units of half of the target's bound
+            return MomentsArgument(weights, 0.5, 1.0, axes).packed()
+        case FeatureMoments():
+            return FeatureMomentsArgument(4.0 * axes, -1.0, 1.0).packed()
+        case FeatureMeans():
+            return np.array([-1.0, 1.0])
+        case PreconditionedGradient():
+            return np.concatenate([weights, 4.0 * axes.reshape(-1)])
+    return weights
+
+
+def _evaluation_argument(plan: Plan, query: Evaluation) -> FloatArray:
     """Ask all blocks alike, with bin edges by which one pair of records moves each as far as any pair can."""
-    del stage
-    blocks = Evaluation().blocks(plan)
+    blocks = query.blocks(plan)
     bin_edges = {"squared": [2.0], "absolute": [2.0], "loss": [2.0], "target": [0.0, 1.0]}
     numbers = [
         bin_edges.get(block.name, np.linspace(-0.9, 0.9, block.bin_edges) + (block.name == "residuals"))
@@ -79,28 +107,17 @@ def evaluation_argument(plan: Plan, stage: int) -> FloatArray:
     return np.concatenate([np.eye(plan.dimension)[0], *numbers, shares])
 
 
-def second_moments_argument(plan: Plan, stage: int) -> FloatArray:
-    """Ask at weights of 0, where the residual is the target, in units of half of its bound."""
-    del stage
-    return MomentsArgument(np.zeros(plan.dimension), 0.5, 1.0, np.eye(plan.data.width)).packed()
+def _comparison_argument(plan: Plan, query: Comparison) -> FloatArray:
+    """Return models that differ by much for one target and by little for the other, for sizes.
 
-
-def feature_moments_argument(plan: Plan, stage: int) -> FloatArray:
-    """Ask along axes so long that every record is clipped."""
-    del stage
-    return FeatureMomentsArgument(4.0 * np.eye(plan.data.width), -1.0, 1.0).packed()
-
-
-def feature_means_argument(plan: Plan, stage: int) -> FloatArray:
-    """Ask over the whole range of the target."""
-    del plan, stage
-    return np.array([-1.0, 1.0])
-
-
-def preconditioned_argument(plan: Plan, stage: int) -> FloatArray:
-    """Ask at weights of 0, where the residual is the target, along axes so long that every gradient is clipped."""
-    del stage
-    return np.concatenate([np.zeros(plan.dimension), 4.0 * np.eye(plan.data.width).reshape(-1)])
+    For losses, the last model is the opposite of the others.
+    """
+    along, models = np.eye(plan.dimension)[0], np.zeros((query.models, plan.dimension))
+    if query.part == "sizes":
+        models[0] = along
+        return np.concatenate([models.reshape(-1), np.full(query.bin_edges, 0.7)])
+    models[:-1], models[-1] = along, -along
+    return np.concatenate([models.reshape(-1), [1e-3]])
 
 
 @dataclass(frozen=True)
@@ -151,14 +168,13 @@ SURVIVAL_CURVE = CellsCase(
 """The canary's time ends early, by an event, or is observed to its bound without one."""
 
 
-def read_pair(plan: Plan, answers: Sequence[FloatArray], *, records: CanaryRecords, argument: Argument) -> Observation:
+def read_pair(plan: Plan, answers: Sequence[FloatArray], *, records: CanaryRecords) -> Observation:
     """Tell the two records of a worst case apart by all numbers of all rounds.
 
     A server that knows all the others computes what the silo would answer without noise with either record.
     """
     worlds = [records(plan, np.array([coin])) for coin in (1.0, -1.0)]
-    asked = [argument(plan, number) for number in range(len(plan.stages))]
-    exact = [[_exact_answer(plan, number, own, one) for own in worlds] for number, one in enumerate(asked)]
+    exact = [[_exact_answer(plan, number, own) for own in worlds] for number in range(len(plan.stages))]
     seen = [
         read_difference(answer, task(plan, plan.silos[0], round, 0).sigma, *exact[plan.place(round).number])
         for round, answer in enumerate(answers)
@@ -166,9 +182,9 @@ def read_pair(plan: Plan, answers: Sequence[FloatArray], *, records: CanaryRecor
     return Observation(np.concatenate([one.numbers for one in seen]), np.concatenate([one.strength for one in seen]))
 
 
-def _exact_answer(plan: Plan, number: int, records: Records, argument: FloatArray) -> FloatArray:
+def _exact_answer(plan: Plan, number: int, records: Records) -> FloatArray:
     """Return the answer of a silo with a worst case's records in a stage, without noise."""
     stage, terms = plan.stages[number], plan.silos[0]
     chosen = np.zeros(terms.records)
     chosen[sections.members(stage.section, terms.records, plan.held_out)] = 1.0
-    return compute(stage.query, plan, argument, records, chosen, terms.stages[number].batch)
+    return compute(stage.query, plan, server_argument(plan, number), records, chosen, terms.stages[number].batch)
