@@ -52,7 +52,7 @@ class PlanHistory:
     version: int = 0
     charged: dict[int, Event] = field(default_factory=dict)
     released: dict[int, str] = field(default_factory=dict)
-    approvals: tuple[Approval, ...] = ()
+    approvals: list[Approval] = field(default_factory=list)
 
     def commitment(self, answered: bool) -> Commitment:
         """Return the certificate's plan as a filter counts it; `answered` says whether any round was."""
@@ -159,20 +159,10 @@ class History:
         events = plan_events(plan, terms)
         if not _equal_up_to_rounding([[event.to_dict(), count] for event, count in events], body["events"]):
             raise CertificateError("the reserved cost is not the cost of the plan.")
-        digest = plan.digest()
-        before = self.plans.get(digest)
-        self.plans[digest] = PlanHistory(
-            plan,
-            terms,
-            founding=before is not None and before.founding,
-            version=before.version if before and before.charged else self.version,
-            charged=before.charged if before else {},
-            released=before.released if before else {},
-            approvals=(
-                *(before.approvals if before else ()),
-                Approval(entry.time, str(body.get("by", "")), str(body.get("note", ""))),
-            ),
-        )
+        followed = self.plans.setdefault(plan.digest(), PlanHistory(plan, terms))
+        followed.covered, followed.ended = True, False
+        followed.version = followed.version if followed.charged else self.version
+        followed.approvals.append(Approval(entry.time, str(body.get("by", "")), str(body.get("note", ""))))
         for observer, allowed in self.budget.items():
             limit = Guarantee(epsilon=allowed * (1 + ROUNDING), delta=self.delta, against=observer)
             if not used(self.commitments(), limit) <= limit.epsilon:
@@ -218,18 +208,13 @@ def _epsilon_limit(granted: Grant, observer: Observer) -> float:
 
 def _equal_up_to_rounding(derived: Any, stated: Any) -> bool:
     """Return whether a value in a certificate equals the derived one, up to rounding of numbers."""
-    if isinstance(derived, dict):
-        return (
-            isinstance(stated, dict)
-            and derived.keys() == stated.keys()
-            and all(_equal_up_to_rounding(value, stated[name]) for name, value in derived.items())
-        )
-    if isinstance(derived, list):
-        return (
-            isinstance(stated, list)
-            and len(derived) == len(stated)
-            and all(_equal_up_to_rounding(one, other) for one, other in zip(derived, stated, strict=True))
-        )
-    if isinstance(derived, float):
-        return isinstance(stated, float | int) and math.isclose(derived, stated, rel_tol=ROUNDING)
+    match derived, stated:
+        case dict(), dict():
+            same = (_equal_up_to_rounding(value, stated.get(name)) for name, value in derived.items())
+            return derived.keys() == stated.keys() and all(same)
+        case list(), list():
+            pairs = zip(derived, stated, strict=False)
+            return len(derived) == len(stated) and all(_equal_up_to_rounding(*pair) for pair in pairs)
+        case float(), float() | int():
+            return math.isclose(derived, stated, rel_tol=ROUNDING)
     return bool(derived == stated)

@@ -6,9 +6,8 @@ written apart from the gate and the ledger's own reader, so that a mistake there
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ _SAME_USER = (
 
 @dataclass(frozen=True)
 class Verified:
-    """What a certificate that passed every check says and proves."""
+    """What a certificate that passed every check says and proves, and all that its entries say."""
 
     silo: str
     issued: str
@@ -54,10 +53,11 @@ class Verified:
     budget: tuple[Guarantee, ...]
     public_key: str
     key_was_given: bool
-    colluders: int | None = None
-    unit: Unit = "record"
-    same_user: bool = False
-    remarks: tuple[str, ...] = ()
+    colluders: int | None
+    unit: Unit
+    same_user: bool
+    remarks: tuple[str, ...]
+    history: History = field(repr=False)
 
     def against(self, observer: Observer) -> str:
         """Return in words whom the verified guarantee of all releases holds against."""
@@ -65,8 +65,9 @@ class Verified:
 
     def data(self) -> dict[str, Any]:
         """Return what the verified certificate proves as plain data."""
-        told = {name: [each.model_dump() for each in getattr(self, name)] for name in ("guarantee", "used", "budget")}
-        return {"valid": True, **vars(self), **told, "remarks": list(self.remarks)}
+        fields = {name: value for name, value in vars(self).items() if name != "history"}
+        costs = {name: [each.model_dump() for each in fields[name]] for name in ("guarantee", "used", "budget")}
+        return {"valid": True, **fields, **costs, "remarks": list(self.remarks)}
 
     def text(self) -> str:
         """Return in words what the verified certificate proves, and what it does not."""
@@ -96,7 +97,7 @@ class Verified:
                 f"{first.delta:.3g}, for each {self.unit} (replace-one adjacency), however the plans were chosen and "
                 f"whenever you stop. So far, epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
                 "bookkeeping and not a guarantee. This was recomputed from the plans alone.",
-                f"  - This holds {claimed_against([told.against for told in self.guarantee], self.colluders)}.",
+                f"  - This holds {claimed_against([each.against for each in self.guarantee], self.colluders)}.",
                 *(
                     f"  - {against_words(other.against).capitalize()}, the silo's own noise gives epsilon = "
                     f"{other.epsilon:.6g} at the same delta."
@@ -133,15 +134,15 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
     """
     found: dict[str, Verified] = {}
     for path in certificates:
-        finding, history = checked(read_file(path, "certificate", CertificateError), None)
-        stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
+        finding = verify_file(path)
+        stated, followed = statement.silos.get(finding.silo), finding.history.plans.get(statement.plan.digest())
         if stated is None or followed is None:
             raise CertificateError(f"{path} is of silo '{finding.silo}' and shows no release for this model.")
-        told = [
+        same_costs = [
             math.isclose(each.epsilon, against(followed.terms.guarantees, each.against).epsilon, rel_tol=1e-6)
             for each in stated.this_run
         ]
-        if (stated.records, stated.rounds) != (followed.terms.records, len(followed.charged)) or not all(told):
+        if (stated.records, stated.rounds) != (followed.terms.records, len(followed.charged)) or not all(same_costs):
             raise CertificateError(
                 f"The statement is not true of silo '{finding.silo}': its certificate {path} shows other rounds "
                 "or another cost for this model's plan."
@@ -159,27 +160,22 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
 
 def verify(content: bytes, *, key: str | None = None) -> Verified:
     """Verify a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
-    return checked(content, key)[0]
-
-
-def checked(content: bytes, key: str | None) -> tuple[Verified, History]:
-    """Verify a certificate's bytes; return what it proves, and all that its entries say."""
     signed = read_certificate(content)
     certificate = signed.certificate
     _check_chain(certificate)
     history = History(certificate.silo)
     for entry in certificate.entries:
-        with _naming_entry(entry):
-            history.follow(entry)
+        _follow_entry(history, entry)
     if not history.budget:  # its first entry opens the ledger, or was refused above
         raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
     _check_totals(certificate, history)
     _check_signature(signed, key)
-    finding = Verified(
+    plans = [followed.plan for followed in history.plans.values()]
+    return Verified(
         silo=certificate.silo,
         issued=certificate.issued,
         entries=len(certificate.entries),
-        plans=len(history.plans),
+        plans=len(plans),
         charged=history.charges,
         released=history.releases,
         guarantee=tuple(history.guarantee(observer) for observer in history.observers()),
@@ -190,12 +186,12 @@ def checked(content: bytes, key: str | None) -> tuple[Verified, History]:
         ),
         public_key=certificate.public_key,
         key_was_given=key is not None,
-        colluders=fewest_colluders(followed.plan for followed in history.plans.values()),
-        unit=protected_by(followed.plan for followed in history.plans.values()),
+        colluders=fewest_colluders(plans),
+        unit=protected_by(plans),
         same_user=any(entry.kind == "courier" for entry in certificate.entries),
         remarks=tuple(history.remarks),
+        history=history,
     )
-    return finding, history
 
 
 def _check_chain(certificate: Certificate) -> None:
@@ -217,7 +213,7 @@ def _check_chain(certificate: Certificate) -> None:
         )
 
 
-def _check_totals(certificate: Certificate, history: "History") -> None:
+def _check_totals(certificate: Certificate, history: History) -> None:
     """Raise CertificateError if the certificate's totals are not those of its entries."""
     if (certificate.charged, certificate.released) != (history.charges, history.releases):
         raise CertificateError(
@@ -249,11 +245,10 @@ def _check_signature(signed: SignedCertificate, key: str | None) -> None:
         )
 
 
-@contextmanager
-def _naming_entry(entry: CertifiedEntry) -> Iterator[None]:
-    """Name the certificate's entry in any error about it that verification raises in the block."""
+def _follow_entry(history: History, entry: CertifiedEntry) -> None:
+    """Replay a certificate's entry, and name it in any error about it."""
     try:
-        yield
+        history.follow(entry)
     except CertificateError as problem:
         raise CertificateError(
             f"The certificate's entry {entry.number} ({entry.kind}) is not valid: {problem}"

@@ -66,13 +66,13 @@ def test_it_says_who_approved_what_when_under_which_guarantee_and_what_was_teste
         assert run.key(name) in page
     for silo in evidence.silos:
         assert silo.certified is not None
-        followed = silo.certified.plans[run.plan.digest()]
+        followed = silo.plans[run.plan.digest()]
         assert len(followed.released) == run.plan.rounds
         assert followed.approvals[0].note == NOTE
         assert followed.approvals[0].by
         assert followed.approvals[0].time[:16].replace("T", " ") in page
         assert silo.run[0].epsilon <= silo.terms.guarantee.epsilon * (1 + 1e-9)
-        assert silo.certified.found.guarantee[0].epsilon >= silo.run[0].epsilon
+        assert silo.certified.guarantee[0].epsilon >= silo.run[0].epsilon
     unit_observer_and_adaptivity = (
         "This run, fixed in advance: for each record of a silo, against anyone who sees what the silo sends",
         "Everything in the silo's ledger, however plans were chosen and whenever you stop",
@@ -166,8 +166,8 @@ def test_certificates_of_every_version_make_dossiers_of_their_plans(certificate:
     evidence = gather_evidence(Inputs(plan=path, certificates=[certificate]))
     page = text_of(page_of(Inputs(plan=path, certificates=[certificate])))
     (found,) = evidence.certified.values()
-    for total in found.found.guarantee:
-        assert f"{found.found.unit} {found.found.against(total.against)} {total.epsilon:.4g}" in page
+    for total in found.guarantee:
+        assert f"{found.unit} {found.against(total.against)} {total.epsilon:.4g}" in page
     assert page.count("This run, fixed in advance: for each record of a silo, against") == len(plan.observers)
 
 

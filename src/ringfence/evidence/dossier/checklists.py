@@ -79,12 +79,10 @@ def nist_section(evidence: Evidence) -> Html:
 
 def output_checker_section(evidence: Evidence) -> Html:
     """Answer the dossier's checklist of someone who checks the outputs of a secure environment."""
-    plan, model = evidence.plan, evidence.model
-    numbers = 0 if model is None else model.plan.dimension
-    uncertified = [silo.name for silo in evidence.silos if silo.certified is None]
+    plan, model, uncertified = evidence.plan, evidence.model, evidence.uncertified
     smallest = min(evidence.silos, key=lambda silo: silo.terms.records)
     rows: list[tuple[Value, ...]] = [
-        ("What is to be released?", "no model was given" if model is None else f"{numbers} weights of a "
+        ("What is to be released?", "no model was given" if model is None else f"{model.plan.dimension} weights of a "
          "linear model, and what its file says about plan, guarantees and evaluation", "see sources"),
         ("Is any record, count, minimum, maximum or example in it?", f"No {plan.unit} and no exact statistic of them. "
          "The plan makes the silos' sizes and the schema public.", "by the plan"),
@@ -112,7 +110,7 @@ def _all_releases_answer(evidence: Evidence) -> str:
     """Answer, for the dossier's checklists, what all releases from the records cost together."""
     if not evidence.certified:
         return "What else was released from the same records is not known: no silo gave a certificate."
-    worst = max((one.found for one in evidence.certified.values()), key=lambda found: found.guarantee[0].epsilon)
+    worst = max(evidence.certified.values(), key=lambda found: found.guarantee[0].epsilon)
     total = worst.guarantee[0]
     return (
         f"Over everything in the ledgers shown, however plans were chosen and whenever you stop, it is at most "
@@ -156,7 +154,7 @@ def _utility_answer(evidence: Evidence) -> str:
 
 def _access_answer(evidence: Evidence) -> str:
     """Answer, for the dossier's checklists, where the courier may run as a user who can read the records."""
-    named = [name for name, one in evidence.certified.items() if one.found.same_user]
+    named = [name for name, one in evidence.certified.items() if one.same_user]
     return f"At {', '.join(named)} the courier may run as a user who can read the records." if named else ""
 
 

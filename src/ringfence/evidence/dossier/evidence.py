@@ -18,8 +18,8 @@ from ringfence.accounting.charges import all_events, costs
 from ringfence.accounting.events import seen_by
 from ringfence.errors import CertificateError, MessageError, PlanError, visible
 from ringfence.estimates.metrics import EvaluationReport
-from ringfence.evidence.certificate_history import History, PlanHistory
-from ringfence.evidence.verification import Verified, checked, verify_statement
+from ringfence.evidence.certificate_history import PlanHistory
+from ringfence.evidence.verification import Verified, verify_file, verify_statement
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee, Statement, exact_guess
 from ringfence.protocol import Guarantee, Observer, Plan, Public, SiloTerms, explain, load_plan
@@ -51,21 +51,16 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Certified:
-    """A silo's certificate that passed every check, and what it shows of the dossier's plans."""
-
-    found: Verified
-    plans: Mapping[str, PlanHistory]
-    history: History = field(repr=False)
-
-
-@dataclass(frozen=True)
 class SiloEvidence:
-    """One silo: its terms in the plan, what these cost its records, and its certificate, if there is one."""
+    """One silo: its terms in the plan, what these cost its records, and its certificate, if there is one.
+
+    `plans` are those of the dossier that the certificate shows, by their digests.
+    """
 
     terms: SiloTerms
     run: tuple[Guarantee, ...]
-    certified: Certified | None
+    certified: Verified | None
+    plans: Mapping[str, PlanHistory]
 
     @property
     def name(self) -> str:
@@ -112,28 +107,37 @@ class Evidence:
     silos: tuple[SiloEvidence, ...]
     audit: Audit | None
     evaluation: Evaluation | None
-    keys: Mapping[str, str]
     digests: Mapping[str, str]
 
     @property
-    def certified(self) -> dict[str, Certified]:
+    def plans(self) -> tuple[Plan, ...]:
+        """The dossier's plan, and the others of a choice that it was part of."""
+        return self.plan, *self.others
+
+    @property
+    def certified(self) -> dict[str, Verified]:
         """The silos of the dossier's evidence that gave a certificate."""
         return {silo.name: silo.certified for silo in self.silos if silo.certified is not None}
 
+    @property
+    def uncertified(self) -> list[str]:
+        """The names of the silos of the dossier's evidence that gave no certificate."""
+        return [silo.name for silo in self.silos if silo.certified is None]
+
     def exact(self, silo: SiloEvidence, observer: Observer) -> float:
         """Return how often the observer's best guess about one unit of the silo is right, computed from the noise."""
-        return exact_guess(seen_by(observer, all_events((self.plan, *self.others), silo.name)))
+        return exact_guess(seen_by(observer, all_events(self.plans, silo.name)))
 
     def statement(self) -> Statement:
         """Return what the dossier's certificates prove, as a statement; what the plan promises, if there are none."""
-        told = {
+        proved = {
             silo.name: SiloGuarantee(
                 records=silo.terms.records,
-                rounds=sum(len(followed.charged) for followed in silo.certified.plans.values()),
+                rounds=sum(len(followed.charged) for followed in silo.plans.values()),
                 this_run=silo.run,
-                all_runs=silo.certified.found.guarantee,
-                used=silo.certified.found.used,
-                remarks=silo.certified.found.remarks,
+                all_runs=silo.certified.guarantee,
+                used=silo.certified.used,
+                remarks=silo.certified.remarks,
             )
             for silo in self.silos
             if silo.certified is not None
@@ -144,7 +148,7 @@ class Evidence:
             )
             for silo in self.silos
         }
-        return Statement(self.plan, told or promised, self.others)
+        return Statement(self.plan, proved or promised, self.others)
 
     def missing(self) -> Iterator[str]:
         """Yield, one sentence each, what is missing from the dossier."""
@@ -176,10 +180,10 @@ class Evidence:
                 "released, or what else was ever released from its records."
             )
             return
-        if not silo.certified.found.key_was_given:
+        if not silo.certified.key_was_given:
             yield f"The key of {name} was not confirmed independently: someone else may have signed its certificate."
-        for plan in (self.plan, *self.others):
-            followed = silo.certified.plans.get(plan.digest())
+        for plan in self.plans:
+            followed = silo.plans.get(plan.digest())
             if followed is None:
                 yield f"The certificate of {name} does not show plan {plan.digest()[:12]}."
             elif not followed.ended and len(followed.charged) < plan.rounds:
@@ -194,8 +198,9 @@ def gather_evidence(inputs: Inputs) -> Evidence:
     model = None if inputs.model is None else Model.load(inputs.model)
     plan = _dossier_plan(inputs.plan, model)
     others = () if model is None or model.choice is None else model.choice.plans
-    certified = dict(_certificate_of_plan(path, plan, others, inputs.keys) for path in inputs.certificates)
-    if len(certified) != len(inputs.certificates):
+    found = [_certificate_of_plan(path, plan, inputs.keys) for path in inputs.certificates]
+    certified = {one.silo: one for one in found}
+    if len(certified) != len(found):
         raise CertificateError(
             "Two of the certificates are from the same silo: give the newer one. `ringfence verify` compares both."
         )
@@ -203,17 +208,17 @@ def gather_evidence(inputs: Inputs) -> Evidence:
         verify_statement(model.statement, inputs.certificates)
     if unknown := set(inputs.keys) - set(certified):
         raise CertificateError(f"There is a key of silo '{min(unknown)}', but no certificate from it.")
-    silos = tuple(
-        SiloEvidence(
-            terms,
-            costs(all_events((plan, *others), terms.name), plan.observers, terms.guarantee.delta),
-            certified.get(terms.name),
-        )
-        for terms in plan.silos
-    )
+    silos = tuple(_silo_evidence(terms, certified.get(terms.name), (plan, *others)) for terms in plan.silos)
     audit = None if inputs.audit is None else read_audit(read_file(inputs.audit, "audit", MessageError))
     evaluation = _dossier_evaluation(inputs.evaluation, model, others, certified)
-    return Evidence(plan, others, model, silos, audit, evaluation, inputs.keys, inputs.digests())
+    return Evidence(plan, others, model, silos, audit, evaluation, inputs.digests())
+
+
+def _silo_evidence(terms: SiloTerms, certified: Verified | None, plans: Sequence[Plan]) -> SiloEvidence:
+    """Return a silo's evidence for the dossier's plans, of which the first is the one that it is about."""
+    run = costs(all_events(plans, terms.name), plans[0].observers, terms.guarantee.delta)
+    shown = {} if certified is None else certified.history.plans
+    return SiloEvidence(terms, run, certified, {name: shown[name] for name in map(Plan.digest, plans) if name in shown})
 
 
 def read_audit(content: bytes) -> Audit:
@@ -234,9 +239,9 @@ def read_audit(content: bytes) -> Audit:
 def read_evaluation(content: bytes) -> tuple[EvaluationReport, str]:
     """Read a private evaluation and its plan's digest, from a server's report.json or `ringfence evaluate --json`."""
     try:
-        told: Any = json.loads(content)
-        report = EvaluationReport.model_validate_json(json.dumps(told["evaluation"]))
-        plan = str(told["plan"])
+        stated: Any = json.loads(content)
+        report = EvaluationReport.model_validate_json(json.dumps(stated["evaluation"]))
+        plan = str(stated["plan"])
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError):
         raise MessageError(
             "This holds no private evaluation: give a run's report.json, or the output of `ringfence evaluate --json`."
@@ -261,29 +266,23 @@ def _dossier_plan(path: Path | None, model: Model | None) -> Plan:
     return plan
 
 
-def _certificate_of_plan(
-    path: Path, plan: Plan, others: Sequence[Plan], keys: Mapping[str, str]
-) -> tuple[str, Certified]:
+def _certificate_of_plan(path: Path, plan: Plan, keys: Mapping[str, str]) -> Verified:
     """Check a certificate as evidence of the dossier: its silo takes part in the plan and approved it."""
-    content = read_file(path, "certificate", CertificateError)
-    found, history = checked(content, None)
+    found = verify_file(path)
     if found.silo in keys:
-        found, history = checked(content, keys[found.silo])
+        found = verify_file(path, key=keys[found.silo])
     if plan.terms(found.silo) is None:
         raise CertificateError(f"{path} is from silo '{found.silo}', which takes no part in plan {plan.digest()[:12]}.")
-    if plan.digest() not in history.plans:
+    if plan.digest() not in found.history.plans:
         raise CertificateError(
             f"{path} is from silo '{found.silo}', whose ledger does not show plan {plan.digest()[:12]}: its operator "
             "never approved it, or did so after the certificate was issued. Ask for a newer one, or leave it out."
         )
-    digests = [each.digest() for each in (plan, *others)]
-    return found.silo, Certified(
-        found, {name: history.plans[name] for name in digests if name in history.plans}, history
-    )
+    return found
 
 
 def _dossier_evaluation(
-    path: Path | None, model: Model | None, others: Sequence[Plan], certified: Mapping[str, Certified]
+    path: Path | None, model: Model | None, others: Sequence[Plan], certified: Mapping[str, Verified]
 ) -> Evaluation | None:
     """Return the evaluation that was given, or the model's own, which its plan asked for; the last one of a choice."""
     if path is not None:

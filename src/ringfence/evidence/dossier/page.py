@@ -80,10 +80,7 @@ def _description_section(evidence: Evidence) -> Html:
         (name, plan.responsible.get(name, NOT_SAID)) for name in ("Purpose", "Controller", "Contact")
     ]
     when = sorted(
-        time
-        for one in evidence.certified.values()
-        for followed in one.plans.values()
-        for time in followed.released.values()
+        time for own in evidence.silos for followed in own.plans.values() for time in followed.released.values()
     )
     columns = [(name, *column.described) for name, column in plan.data.used.items()]
     left_out = f", the first {MOST_COLUMNS} of {len(columns)}" if len(columns) > MOST_COLUMNS else ""
@@ -151,7 +148,7 @@ def _necessity_section(evidence: Evidence) -> Html:
 def _risks_section(evidence: Evidence) -> Html:
     """Return the dossier page's section on risks to the people concerned."""
     plan = evidence.plan
-    uncertified = [silo.name for silo in evidence.silos if silo.certified is None]
+    uncertified = evidence.uncertified
     basis = (
         "what the certificates prove" if evidence.certified else "what the plan promises: no silo gave a certificate"
     )
@@ -200,10 +197,10 @@ def _total_table(evidence: Evidence) -> Html:
     """Return the dossier page's table of what all releases of each certified silo cost."""
     rows: list[tuple[Value, ...]] = []
     for name, one in evidence.certified.items():
-        for total in one.found.guarantee:
-            limit = against(one.found.budget, total.against)
+        for total in one.guarantee:
+            limit = against(one.budget, total.against)
             rows.append(
-                (name, one.found.unit, one.found.against(total.against), total.epsilon, total.delta,
+                (name, one.unit, one.against(total.against), total.epsilon, total.delta,
                  f"{best_guess(total):.1%}", limit.epsilon)
             )  # fmt: skip
     return table(
@@ -239,8 +236,8 @@ def _measures_section(evidence: Evidence) -> Html:
             "What was checked",
             ["silo", "issued (UTC)", "entries", "signed by", "key confirmed"],
             [
-                (name, minute(one.found.issued), one.found.entries, tag("code", one.found.public_key),
-                 "yes" if one.found.key_was_given else "no")
+                (name, minute(one.issued), one.entries, tag("code", one.public_key),
+                 "yes" if one.key_was_given else "no")
                 for name, one in evidence.certified.items()
             ],
         )
@@ -257,7 +254,7 @@ def _approval_rows(silo: SiloEvidence) -> Iterable[tuple[Value, ...]]:
     if silo.certified is None:
         yield silo.name, "not known: no certificate", "", "", "", ""
         return
-    for followed in silo.certified.plans.values():
+    for followed in silo.plans.values():
         times = sorted(followed.released.values())
         for approval in followed.approvals:
             yield (
@@ -273,8 +270,8 @@ def _approval_rows(silo: SiloEvidence) -> Iterable[tuple[Value, ...]]:
 def _certificate_remarks(evidence: Evidence) -> Iterable[str]:
     """Yield the remarks on certificates for the dossier page."""
     for name, one in evidence.certified.items():
-        yield from (f"{name}: {remark}" for remark in one.found.remarks)
-        if one.found.same_user:
+        yield from (f"{name}: {remark}" for remark in one.remarks)
+        if one.same_user:
             yield (
                 f"{name}: its operator allowed the courier to run as a user who can read the records. Anything it read "
                 "outside the gate is in no ledger."
