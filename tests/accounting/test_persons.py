@@ -19,7 +19,7 @@ from scipy.stats import binom
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import seen_by
-from ringfence.evidence.audit.sabotage import NONE, sabotaged
+from ringfence.evidence.audit.sabotage import NONE, SABOTAGES
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import MinibatchSGD, Observer, Plan, PublicKeys, ShufflerChannel, parse_schema
@@ -145,7 +145,7 @@ def claimed(plan: Plan, observer: Observer) -> Floats:
 def both(rule: str, way: str, sabotage: str = NONE) -> tuple[Floats, Floats]:
     plan = plan_of(rule, way)
     observer: Observer = "server" if "server" in way else "anyone"
-    with sabotaged(sabotage):
+    with SABOTAGES[sabotage]():
         return largest_losses(plan, observer), claimed(plan, observer)
 
 

@@ -30,7 +30,7 @@ from ringfence.evidence.audit.lower_bound import (
 from ringfence.evidence.audit.mechanisms import MECHANISMS, Mechanism, records_without_canaries
 from ringfence.evidence.audit.noise_tests import SumOfSquares, p_value
 from ringfence.evidence.audit.plans import CANARIES, SILO, AuditQuery, private_keys
-from ringfence.evidence.audit.sabotage import NONE, SABOTAGES, sabotaged
+from ringfence.evidence.audit.sabotage import NONE, SABOTAGES
 from ringfence.evidence.audit.worst_cases import server_argument
 from ringfence.protocol import FloatArray, Plan, SiloTerms
 from ringfence.silo.gate.gate import Gate
@@ -65,9 +65,10 @@ class GameRun:
 
     def squares(self) -> tuple[SumOfSquares, SumOfSquares]:
         """Return the two sums of squares of `noise_tests` over a run of the game."""
-        size, *sizes = (seen.squares() for seen in self.observations)
-        together, *sums = (seen.squares_of_sums() for seen in self.observations)
-        return sum(sizes, start=size), sum(sums, start=together)
+        return (
+            sum((seen.squares() for seen in self.observations), start=SumOfSquares()),
+            sum((seen.squares_of_sums() for seen in self.observations), start=SumOfSquares()),
+        )
 
 
 @dataclass(frozen=True)
@@ -204,16 +205,13 @@ def audit(
             "detect in a few runs. Choose another mechanism for it, or another sabotage."
         )
     total = default_runs(mechanism, query) if runs is None else require_count("runs", runs)
-    played = play(chosen, query, total, sabotage)
-    first = next(played)  # there is one at least
-    scores, (size, sums) = [first.score()], first.squares()
-    for run in played:
-        watch(len(scores), total)
-        more_size, more_sums = run.squares()
-        size, sums = size + more_size, sums + more_sums
+    scores: list[float] = []
+    size = sums = SumOfSquares()
+    for run in play(chosen, query, total, sabotage):
+        size, sums = (before + more for before, more in zip((size, sums), run.squares(), strict=True))
         scores.append(run.score())
-    watch(total, total)
-    claim = first.claim  # runs differ in what their partitions are called, and in nothing that costs
+        watch(len(scores), total)
+    claim = run.claim  # runs differ in what their partitions are called, and in nothing that costs
     lower = lower_bound_of_mean(np.array(scores), 1 - false_alarm)
     return AuditReport(
         epsilon_claimed=claim.epsilon,
@@ -225,7 +223,7 @@ def audit(
         records=query.records,
         rounds=query.rounds,
         runs=total,
-        canaries=len(first.coins),
+        canaries=len(run.coins),
         score=float(np.mean(scores)),
         score_allowed=claim.score,
         score_lower=lower,
@@ -238,15 +236,13 @@ def audit(
 
 def play(mechanism: Mechanism, query: AuditQuery, runs: int, sabotage: str = NONE) -> Iterator[GameRun]:
     """Play the audit's game against the gate, each run with a ledger, plans, coins and noise of its own."""
-    with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
+    with SABOTAGES[sabotage](), tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         plans = mechanism.plans(query)
         for number in range(runs):
-            yield _play_run(mechanism, query, plans, gate_type, Path(folder) / f"{number}")
+            yield _play_run(mechanism, query, plans, Path(folder) / f"{number}")
 
 
-def _play_run(
-    mechanism: Mechanism, query: AuditQuery, plans: Sequence[Plan], gate_type: type[Gate], folder: Path
-) -> GameRun:
+def _play_run(mechanism: Mechanism, query: AuditQuery, plans: Sequence[Plan], folder: Path) -> GameRun:
     """Play one run of the audit's game: toss coins, have the gates approve the plans, and attack."""
     coins = np.array([secrets.choice((-1.0, 1.0)) for _ in range(mechanism.canaries(query))])
     budget = Budget(_PLENTY, query.delta)
@@ -262,7 +258,7 @@ def _play_run(
             """Return a silo's gate in this run of the game, after it has approved the plan."""
             records = mechanism.records(plan, coins) if terms.name == SILO else records_without_canaries(plan, terms)
             key = None if terms.key is None else private_keys().silos[terms.name]
-            gate = gate_type(records, ledger_of(terms.name), key)
+            gate = Gate(records, ledger_of(terms.name), key)
             gate.approve(plan)
             return gate
 

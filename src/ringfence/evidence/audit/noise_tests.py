@@ -22,6 +22,7 @@ no exception: at the audit's records it is one more coin or nothing (`adversary`
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,8 +79,8 @@ def _heads(coins: int) -> tuple[FloatArray, FloatArray]:
 class SumOfSquares:
     """A sum of squares of transcript numbers, and what was expected of each of them, with how many there are."""
 
-    total: float
-    expected: tuple[tuple[PlannedNumber, int], ...]
+    total: float = 0.0
+    expected: tuple[tuple[PlannedNumber, int], ...] = ()
 
     def ratio(self) -> float:
         """Return the sum over its expectation: below 1 there is less noise than the plan says."""
@@ -87,9 +88,7 @@ class SumOfSquares:
 
     def __add__(self, other: "SumOfSquares") -> "SumOfSquares":
         """Return the sum of squares over the numbers of both noise tests."""
-        counts = dict(self.expected)
-        for number, count in other.expected:
-            counts[number] = counts.get(number, 0) + count
+        counts = Counter(dict(self.expected)) + Counter(dict(other.expected))
         return SumOfSquares(self.total + other.total, tuple(counts.items()))
 
     def p_value(self) -> float:

@@ -30,27 +30,23 @@ from ringfence.silo.records.records import Records
 NONE = "none"
 
 
-@contextmanager
-def sabotaged(mode: str) -> Iterator[type[gate.Gate]]:
-    """Break the silo in the named way while the block runs; yields the gate to use in it."""
-    with SABOTAGES[mode]():
-        yield ForgetfulGate if mode == "repeat-round" else gate.Gate
+def _forgetful_gate() -> AbstractContextManager[object]:
+    """Sabotage: draw fresh noise for a round that was answered already, instead of repeating its bytes."""
+    real = gate.Gate._judge
 
-
-class ForgetfulGate(gate.Gate):
-    """Draws fresh noise for a round that it answered already, instead of repeating its bytes."""
-
-    def _judge(
-        self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
+    def judge_anew(
+        self: gate.Gate, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
     ) -> RefusalReason | StoredAnswer | Task:
         """Sabotage the gate: answer a repeated request anew instead of by the stored answer."""
-        verdict = super()._judge(account, request, weights, fingerprint)
+        verdict = real(self, account, request, weights, fingerprint)
         if isinstance(verdict, StoredAnswer):
             plan, rounds = account.plans[request.plan].plan, account.plans[request.plan].rounds
             first = request.round - plan.place(request.round).round
             answered = sum(first <= earlier < request.round for earlier in rounds)
             return task(plan, gate.terms_in(plan, self.silo), request.round, answered)
         return verdict
+
+    return patch.object(gate.Gate, "_judge", judge_anew)
 
 
 @contextmanager
@@ -204,7 +200,7 @@ SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "half-noise": lambda: _less_noise(0.5),
     "root-half-noise": lambda: _less_noise(math.sqrt(0.5)),
     "skip-clip": _no_clip,
-    "repeat-round": nullcontext,  # a gate of its own
+    "repeat-round": _forgetful_gate,
     "with-replacement": _with_replacement,
     "wrong-sensitivity": _half_sensitivity,
     "reuse-noise": _reused_noise,
