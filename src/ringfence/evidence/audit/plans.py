@@ -1,44 +1,38 @@
-"""The plans that are audited: each of one kind of release, with noise that comes to the asked guarantee exactly."""
+"""The plans that are audited: the planner's, each of one kind of release, for the asked guarantee."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
-from ringfence.accounting import accountant, calibrate
+from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
-from ringfence.accounting.events import Event, require_count, require_positive, require_probability
+from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.planning.propose import make_plan
-from ringfence.planning.request import Member, PlanRequest, clear_refusals
+from ringfence.planning.query_plans import make_single_stage_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.search import CandidateRequest, propose_search
 from ringfence.protocol import (
-    AlgorithmSpec,
     Box,
     Full,
-    Gradient,
-    Guarantee,
     Localized,
     MinibatchSGD,
     MultiStage,
-    OwnNoise,
     Participation,
     Phase,
     Plan,
     PublicKeys,
     Query,
     Restart,
-    SamplingName,
     Schema,
     Section,
     SiloTerms,
     Squared,
     Stage,
-    StageTerms,
     Training,
     parse_schema,
 )
 from ringfence.protocol.plan import sections
-from ringfence.protocol.plan.plan import EVERYBODY
 from ringfence.shuffler import sealing
 
 SILO = "audited silo"
@@ -106,75 +100,15 @@ def canary_schema(canaries: int, unit: PlanRequest) -> Schema:
     return parse_schema({"columns": {"which": which, "coin": _NUMBER}, "intercept": 0.0, **person}, target="coin")
 
 
-def _plan(
-    query: AuditQuery,
-    data: Schema,
-    stages: Sequence[Stage],
-    *,
-    algorithm: AlgorithmSpec = SGD,
-    batch: int | None = None,
-    already: Sequence[tuple[Event, int]] = (),
-    unit: PlanRequest = OF_RECORDS,
-) -> Plan:
-    """Make a plan of these stages that, after what was `already` released, comes to the query's epsilon exactly.
-
-    Where a stage's sampling leaves it open, `batch` records take part. `unit` says what a person's rows come to.
-    """
-    member = Member(SILO, query.records, query.epsilon, query.delta, batch)
-    batches = [member.batch_under(stage.sampling, stage.rounds) for stage in stages]
-
-    def made(sigma: float, epsilon: float) -> Plan:
-        """Return the audited plan with this noise and epsilon."""
-        terms = SiloTerms(
-            name=SILO,
-            records=query.records,
-            weight=1.0,
-            guarantees=(Guarantee(epsilon=epsilon, delta=query.delta),),
-            stages=tuple(
-                StageTerms(batch=size, sigma=sigma * algorithm.noise(query.records, number))
-                for number, size in enumerate(batches)
-            ),
-        )
-        training = Training(loss=Squared(), domain=DOMAIN, algorithm=algorithm)
-        facts = {"run": "audit", "data": data, "training": training, **unit.privacy_unit(data)}
-        return Plan(stages=tuple(stages), silos=(terms,), **facts)
-
-    def events(sigma: float) -> list[tuple[Event, int]]:
-        """Return the privacy events of the audited plan with this noise."""
-        plan = made(sigma, query.epsilon)
-        return plan_events(plan, plan.silos[0])
-
-    with clear_refusals():
-        draft = made(1.0, query.epsilon)
-        shift = calibrate.gaussian_shift(query.epsilon, query.delta)
-        start = stages[0].query.sensitivity(draft, batches[0]) * math.sqrt(draft.rounds) / shift
-        sigma = calibrate.least_noise(events, epsilon=query.epsilon, delta=query.delta, start=start, already=already)
-        # What this plan claims is its own cost: with others before it, less than all of them together.
-        return made(sigma, accountant.epsilon(events(sigma), query.delta))
-
-
-def gradient_plans(
-    query: AuditQuery,
-    *,
-    sampling: SamplingName = "full",
-    algorithm: AlgorithmSpec = SGD,
-    correlation: float = 0.0,
-    already: Sequence[tuple[Event, int]] = (),
-    unit: PlanRequest = OF_RECORDS,
-    participation: Participation = EVERYBODY,
-) -> list[Plan]:
-    """Make one plan of gradients, one training stage after the other.
+def gradient_plans(query: AuditQuery, unit: PlanRequest = OF_RECORDS, **request: Any) -> list[Plan]:
+    """Make one plan of gradients by the request's other fields, one training stage after the other.
 
     Random batches are of three quarters of the records: large ones show best whether a record was drawn twice into one.
     """
-    asked, channel = Gradient(clip=CLIP), OwnNoise(correlation=correlation)
-    stages = [
-        Stage(query=asked, rounds=rounds, sampling=rule, channel=channel, participation=participation)
-        for rounds, rule in algorithm.training_stages(sampling, query.rounds)
-    ]
-    data = canary_schema(min(query.records, CANARIES), unit)
-    batch = max(1, 3 * query.records // 4) if sampling in ("fixed", "poisson") else None
-    return [_plan(query, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)]
+    batch = max(1, 3 * query.records // 4) if request.get("sampling") in ("fixed", "poisson") else None
+    member = Member(SILO, query.records, query.epsilon, query.delta, batch)
+    asked = replace(unit, **{"run": "audit", "rounds": query.rounds, "sampling": "full", "survey": False, **request})
+    return [make_plan(canary_schema(min(query.records, CANARIES), unit), [member], asked)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,8 +157,10 @@ def shuffled_plans(query: AuditQuery, canaries: int, peers: int = 0, unit: PlanR
 
 def query_plans(query: AuditQuery, asked: Query, schema: Schema, *, repeated: bool) -> list[Plan]:
     """Make the plan of one query, asked once or in every round."""
-    rounds = query.rounds if repeated else 1
-    return [_plan(query, schema, [Stage(query=asked, rounds=rounds, sampling=Full())])]
+    stage = Stage(query=asked, rounds=query.rounds if repeated else 1, sampling=Full())
+    member = Member(SILO, query.records, query.epsilon, query.delta)
+    training = Training(loss=Squared(), domain=DOMAIN, algorithm=SGD)
+    return [make_single_stage_plan(stage, [member], run="audit", data=schema, training=training)]
 
 
 def multi_stage_plans(query: AuditQuery) -> list[Plan]:
@@ -254,8 +190,21 @@ def two_kinds_of_plans(query: AuditQuery) -> list[Plan]:
     """Return two plans of different kinds that only together come to the query's epsilon, and to its rounds."""
     share = replace(query, rounds=max(1, query.rounds // 2))
     [first] = gradient_plans(replace(share, epsilon=FIRST_SHARE * query.epsilon))
-    spent = plan_events(first, first.silos[0])
-    return [first, *gradient_plans(share, sampling="poisson", already=spent)]
+    [second] = gradient_plans(share, sampling="poisson")
+    terms = second.silos[0]
+
+    def with_noise(sigma: float) -> SiloTerms:
+        """Return the audited silo's terms in the second plan with that noise."""
+        return terms.model_copy(update={"stages": (terms.stages[0].model_copy(update={"sigma": sigma}),)})
+
+    sigma = calibrate.least_noise(
+        lambda sigma: plan_events(second, with_noise(sigma)),
+        epsilon=query.epsilon,
+        delta=query.delta,
+        start=terms.stages[0].sigma,
+        already=plan_events(first, first.silos[0]),
+    )
+    return [first, second.model_copy(update={"silos": (with_noise(sigma),)})]
 
 
 def choice_plans(query: AuditQuery, *, section: Section) -> list[Plan]:
