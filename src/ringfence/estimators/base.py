@@ -269,7 +269,7 @@ class FederatedLinearModel(TableReader, ABC):
         return members
 
     def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for the plan; each estimator adds its loss, unless it is the default one of the target."""
+        """Return the request for the plan."""
         return PlanRequest(
             algorithm=None if self.algorithm == "auto" else self.algorithm,
             most_rounds=self.max_rounds,
@@ -279,7 +279,12 @@ class FederatedLinearModel(TableReader, ABC):
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,
             held_out=self.held_out or 0.0,
+            **self._loss_choices(schema),
         )
+
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Return the fields of the request that choose the estimator's loss; by default the target's column does."""
+        return {}
 
     def _cap(self) -> Budget | None:
         """Return the `cap` of a federated estimator as a budget."""

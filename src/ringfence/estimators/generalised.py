@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from ringfence.estimators.fit_data import FitData
 from ringfence.estimators.linear import Classifier, Regressor
 from ringfence.estimators.parameters import estimator_class
 from ringfence.estimators.reading import TargetColumns, hiding_values, numeric_column
-from ringfence.planning.request import PlanRequest
 from ringfence.protocol import Categorical, Column, FloatArray, Schema
 from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.encoding import encode_offsets
@@ -46,21 +44,10 @@ class _LogLink(Regressor):
         tags.regressor_tags.poor_score = True  # the checks' targets are straight lines
         return tags
 
-    def _target(self, y: Any) -> tuple[FloatArray, Column]:
-        """Return the counts or amounts to learn, and their public column; refuse those out of range."""
-        cells, column = super()._target(y)
-        self._require_positive(cells)
-        return cells, column
-
-    def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
-        """Return counts or amounts as text, to be read by the schema; refuse those out of range."""
-        cells = super()._targets_by_schema(y, column)
-        self._require_positive(np.asarray(column_or_1d(y), dtype=np.float64))
-        return cells
-
-    def _require_positive(self, y: FloatArray) -> None:
+    def _require_possible(self, y: FloatArray) -> None:
         """Refuse counts below 0, or amounts that are not above 0."""
-        bad = np.flatnonzero(y <= 0 if self._above_zero else y < 0)
+        numbers = np.asarray(y, dtype=np.float64)
+        bad = np.flatnonzero(numbers <= 0 if self._above_zero else numbers < 0)
         if bad.size:
             least = "above 0" if self._above_zero else "0 or more"
             raise EstimatorError(
@@ -69,9 +56,9 @@ class _LogLink(Regressor):
                 "FederatedLinearRegression."
             )
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the loss of counts or amounts."""
-        return replace(super()._request(schema), loss=self._loss)
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the loss of counts or amounts."""
+        return {"loss": self._loss}
 
     def predict(self, X: Any) -> FloatArray:
         """Return exp(X @ coef_ + intercept_), times the exposure if the schema names one."""
@@ -151,9 +138,9 @@ class FederatedNegativeBinomialRegressor(_LogLink):
     dispersion: float = 1.0
     _loss = "negative-binomial"
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the negative binomial loss and its dispersion."""
-        return replace(super()._request(schema), dispersion=float(self.dispersion))
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the negative binomial loss and its dispersion."""
+        return {"loss": self._loss, "dispersion": float(self.dispersion)}
 
 
 @estimator_class
@@ -190,9 +177,9 @@ class FederatedOrdinalClassifier(Classifier):
         tags.classifier_tags.poor_score = True  # the checks' classes are in no order
         return tags
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the ordinal loss, or the logistic one for two classes."""
-        return replace(super()._request(schema), loss="ordinal" if len(self.classes_) > 2 else "logistic")
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the ordinal loss, or the logistic one for two classes."""
+        return {"loss": "ordinal" if len(self.classes_) > 2 else "logistic"}
 
     def _set_coefficients(self) -> None:
         """Set the ordinal classifier's coefficients: one slope for all thresholds between classes."""
@@ -309,10 +296,9 @@ class FederatedSurvivalRegressor(FederatedLinearModel):
             raise EstimatorError("The schema's target is categorical, but a time is a number: make it numeric.")
         return texts(column_or_1d(y, warn=True))
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the survival loss and its cuts."""
-        cuts = None if self.cuts is None else tuple(float(cut) for cut in self.cuts)
-        return replace(super()._request(schema), loss="survival", cuts=cuts)
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the survival loss and its cuts."""
+        return {"loss": "survival", "cuts": None if self.cuts is None else tuple(map(float, self.cuts))}
 
     def _set_coefficients(self) -> None:
         """Set the survival regressor's coefficients, and the cuts in units of time."""

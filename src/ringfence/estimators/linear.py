@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from ringfence.estimators.arguments import as_frame, texts
 from ringfence.estimators.base import FederatedLinearModel
 from ringfence.estimators.parameters import ClassifierMixin, Interval, RegressorMixin, estimator_class
 from ringfence.estimators.reading import TargetColumns, interval_columns, numeric_column
-from ringfence.planning.request import PlanRequest
 from ringfence.protocol import BaseLoss, Categorical, Column, FloatArray, Loss, Schema
 from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.sources import frames
@@ -94,12 +93,8 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
             raise EstimatorError(
                 f"`class_weight` names {unknown[0]!r}, which is not a public class: correct it, or add it to `classes`."
             )
-        return {
-            "class_weights": {
-                category: float(self.class_weight.get(label, 1.0))
-                for category, label in zip(categories, labels, strict=True)
-            }
-        }
+        weights = [float(self.class_weight.get(label, 1.0)) for label in labels]
+        return {"class_weights": dict(zip(categories, weights, strict=True))}
 
     def _places(self, y: NDArray[Any]) -> list[int]:
         """Return the place of each row's label among the public classes; EstimatorError if it is none of them."""
@@ -188,14 +183,14 @@ class FederatedLinearSVC(Classifier):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the hinge loss; refuse more than two classes."""
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the hinge loss; refuse more than two classes."""
         if len(self.classes_) > 2:
             raise EstimatorError(
                 "Only binary classification is supported. One machine per class would spend the budget once per class: "
                 "use FederatedLogisticRegression, which learns all classes at once."
             )
-        return replace(super()._request(schema), loss="hinge")
+        return {"loss": "hinge"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -220,7 +215,12 @@ class Regressor(RegressorMixin, FederatedLinearModel):
                 f"y must hold numbers for {type(self).__name__}; for labels use a classifier, such as "
                 "FederatedLogisticRegression."
             ) from None
-        return numbers, numeric_column("`target_bounds`", self._given_bounds())
+        column = numeric_column("`target_bounds`", self._given_bounds())
+        self._require_possible(numbers)
+        return numbers, column
+
+    def _require_possible(self, y: FloatArray) -> None:
+        """Refuse targets that the loss does not allow, whatever their bounds; by default none."""
 
     def _given_bounds(self) -> Any:
         """Return a regressor's `target_bounds`; EstimatorError if they are missing."""
@@ -239,7 +239,9 @@ class Regressor(RegressorMixin, FederatedLinearModel):
             )
         if self.target_bounds is not None:
             raise EstimatorError(BOTH_BOUNDS)
-        return texts(column_or_1d(y, warn=True))
+        targets = column_or_1d(y, warn=True)
+        self._require_possible(targets)
+        return texts(targets)
 
     def _set_coefficients(self) -> None:
         """Set a linear regressor's coefficients as a vector, and its intercept as a number."""
@@ -299,8 +301,8 @@ class FederatedLinearRegression(Regressor):
         tags.target_tags.multi_output = True
         return tags
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the `loss` of linear regression; several targets need least squares."""
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the `loss` of linear regression; several targets need least squares."""
         named = isinstance(self.loss, str) and self.loss in _STRAIGHT
         own = isinstance(self.loss, BaseLoss) and (self.loss.target_kind, self.loss.link) == ("number", "identity")
         if not named and not own:
@@ -310,12 +312,12 @@ class FederatedLinearRegression(Regressor):
                 "estimators."
             )
         if schema.more_targets is None:
-            return replace(super()._request(schema), loss=self.loss)
+            return {"loss": self.loss}
         if self.loss != (least_squares := _STRAIGHT[0]):
             raise EstimatorError(
                 f"With several columns of y, only least squares is available: leave `loss` at '{least_squares}'."
             )
-        return super()._request(schema)
+        return {}
 
     def _target_columns(self, y: Any, features: list[str], targets: list[str]) -> TargetColumns:
         """Return a public column for every target of a linear regression."""
@@ -386,11 +388,10 @@ class FederatedHuberRegressor(Regressor):
 
     threshold: float | None = None
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the Huber loss, with its threshold in scaled units."""
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the Huber loss, with its threshold in scaled units."""
         unit, _ = schema.target_scaling
-        scaled = None if self.threshold is None else float(self.threshold) / unit
-        return replace(super()._request(schema), loss="huber", margin=scaled)
+        return {"loss": "huber", "margin": None if self.threshold is None else float(self.threshold) / unit}
 
 
 @estimator_class
@@ -418,6 +419,6 @@ class FederatedQuantileRegressor(Regressor):
 
     quantile: float = 0.5
 
-    def _request(self, schema: Schema) -> PlanRequest:
-        """Return the request for a plan with the pinball loss of the quantile."""
-        return replace(super()._request(schema), loss="pinball", quantile=float(self.quantile))
+    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
+        """Choose the pinball loss of the quantile."""
+        return {"loss": "pinball", "quantile": float(self.quantile)}
