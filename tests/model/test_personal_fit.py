@@ -116,23 +116,23 @@ def test_rows_of_one_person_are_in_one_fold_and_count_as_one() -> None:
 def test_only_the_measured_rows_are_predicted_and_a_changed_one_moves_no_prediction_of_its_own() -> None:
     rows, start = rows_of(Squared(), 60), np.full(WIDTH, 0.2)
     measured = np.arange(60) % 3 == 0
-    found = predict_unseen(Squared(), rows, start, measured)
-    assert set(found.scores) == {ALONE, FEDERATION, OWN}
-    assert all(len(scores) == 20 for scores in found.scores.values())
+    found, _ = predict_unseen(Squared(), rows, start, measured)
+    assert set(found) == {ALONE, FEDERATION, OWN}
+    assert all(len(scores) == 20 for scores in found.values())
     targets = rows.targets.copy()
     targets[0] += 10.0  # the first measured row's
-    moved = predict_unseen(Squared(), WeightedRows(rows.features, targets), start, measured)
+    moved, _ = predict_unseen(Squared(), WeightedRows(rows.features, targets), start, measured)
     for name in (ALONE, FEDERATION, OWN):
-        assert moved.scores[name][0] == found.scores[name][0]
-    assert not np.array_equal(moved.scores[OWN][1:], found.scores[OWN][1:])
-    assert np.array_equal(found.scores[FEDERATION][:, 0], rows.features[measured] @ start)
+        assert moved[name][0] == found[name][0]
+    assert not np.array_equal(moved[OWN][1:], found[OWN][1:])
+    assert np.array_equal(found[FEDERATION][:, 0], rows.features[measured] @ start)
 
 
 @pytest.mark.parametrize("loss", [Softmax(classes=3), Pinball(quantile=0.9)], ids=lambda loss: loss.name)
 def test_losses_with_several_outputs_or_with_kinks_are_compared_too(loss: Loss) -> None:
-    found = predict_unseen(loss, rows_of(loss), np.zeros(loss.dimension(WIDTH)))
-    assert all(losses.shape == (60,) for losses in found.losses.values())
-    assert np.mean(found.losses[OWN]) < np.mean(found.losses[FEDERATION])
+    _, losses = predict_unseen(loss, rows_of(loss), np.zeros(loss.dimension(WIDTH)))
+    assert all(own.shape == (60,) for own in losses.values())
+    assert np.mean(losses[OWN]) < np.mean(losses[FEDERATION])
 
 
 def test_too_few_records_are_refused_with_the_remedy() -> None:

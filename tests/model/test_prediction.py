@@ -11,8 +11,9 @@ from scipy.stats import norm
 
 from ringfence.errors import OutputError, PlanError
 from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
+from ringfence.model.export import csv_text
 from ringfence.model.model import Model
-from ringfence.model.prediction import predictions_csv, with_ids, write_predictions
+from ringfence.model.prediction import with_ids, write_predictions
 from ringfence.protocol import Pinball, pack
 from ringfence.sources import read_table
 from ringfence.sources.cells import as_cells
@@ -120,7 +121,7 @@ def test_what_is_written_is_read_again_to_the_last_digit(tmp_path: Path) -> None
 
 
 def test_a_cell_with_a_comma_is_quoted() -> None:
-    assert predictions_csv({"name": ["a,b"], "ill": ["yes"]}) == 'name,ill\n"a,b",yes\n'
+    assert csv_text({"name": ["a,b"], "ill": ["yes"]}) == 'name,ill\n"a,b",yes\n'
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

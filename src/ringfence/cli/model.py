@@ -181,8 +181,9 @@ def predict(
       ringfence predict model.json new.csv
       ringfence predict model.json new.csv --id patient --probabilities --out predictions.csv
     """
+    from ringfence.model.export import csv_text
     from ringfence.model.personal import PersonalModel, load_any
-    from ringfence.model.prediction import predictions_csv, with_ids, write_predictions
+    from ringfence.model.prediction import with_ids, write_predictions
     from ringfence.sources import read_table
 
     require_folder(out)
@@ -204,5 +205,5 @@ def predict(
         text = f"Wrote {len(predictions)} predictions to {out}."
     else:  # a line per row, whatever a category says
         shown = {visible(name): [visible(str(value)) for value in values] for name, values in columns.items()}
-        text = predictions_csv(shown).removesuffix("\n")
+        text = csv_text(shown).removesuffix("\n")
     return Output({"target": target, "predictions": predictions, **({"columns": others} if others else {})}, text)

@@ -1,8 +1,1 @@
-"""Trained models: prediction, export, cards, coefficient summaries and privacy statements.
-
-Internal: may change without notice. `ringfence` lists what is public.
-"""
-
-from ringfence.model.model import Model
-
-__all__ = ["Model"]
+"""Trained models: prediction, export, cards, coefficient summaries and privacy statements."""

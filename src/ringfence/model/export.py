@@ -2,20 +2,22 @@
 
 All but ONNX are the model's linear function in the units of the table, without the schema's clamping and `radius`: the
 same scores as the model's own for rows within the public bounds, and a straight line beyond, where the model's own
-prediction stays what it is at the bound.
+prediction stays what it is at the bound. The ONNX graph clamps as the model does, uses doubles throughout, and agrees
+with `ringfence predict` up to rounding.
 """
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ringfence.errors import OutputError
+from ringfence.errors import OutputError, require_extra
 from ringfence.protocol import FloatArray, Loss, Schema
+from ringfence.protocol.losses.log_link import STEEPEST
 from ringfence.protocol.schema.encoding import read_cells
 from ringfence.sources.cells import Table
 
@@ -90,13 +92,8 @@ class LinearFunction:
 
     def to_csv(self) -> str:
         """Return a table: a line per feature and last the intercept; a column per output."""
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["feature", *self.outputs])
-        for name, column in zip(self.features, self.coefficients.T, strict=True):
-            rows.writerow([name, *map(repr, column.tolist())])
-        rows.writerow(["(intercept)", *map(repr, self.intercepts.tolist())])
-        return text.getvalue()
+        columns = np.column_stack([self.coefficients, self.intercepts]).tolist()
+        return csv_text({"feature": [*self.features, "(intercept)"], **dict(zip(self.outputs, columns, strict=True))})
 
     def to_scikit_learn(self, classes: Sequence[Any] | None = None) -> Any:
         """Return the fitted model of scikit-learn with these coefficients, of the kind that the loss names.
@@ -132,12 +129,188 @@ class LinearFunction:
         target's units or names of classes; `scores`; and `probabilities` where the loss has them. The model's metadata
         names the matrix's columns.
         """
-        from ringfence.model.onnx import onnx_graph
-
-        return onnx_graph(self, *_scaling(self.schema))
+        return _onnx_graph(self, *_scaling(self.schema))
 
 
 def _scaling(schema: Schema) -> tuple[FloatArray, FloatArray]:
     """Return the offset and unit of each scaled feature but the constant, to export in the table's own numbers."""
     offsets, units = np.array([pair for block in schema.blocks for pair in block.scaling]).T
     return offsets, units
+
+
+def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return columns as CSV: a line of names, and a line per row; numbers to their last digit."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(columns)
+    rows.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+OPSET, FORMAT = 18, 10
+"""The newest that runtimes of two years read."""
+
+
+def _onnx_graph(linear: LinearFunction, offsets: FloatArray, units: FloatArray) -> bytes:
+    """Return the graph of a linear function whose scaled features are (number − offset)/unit."""
+    graph = _Graph()
+    scores = _add_scores(graph, linear, offsets, units)
+    (_add_class_output if linear.classes else _add_time_output if linear.loss.parts_end else _add_number_output)(
+        graph, linear, scores
+    )
+    metadata = {
+        "target": ", ".join(linear.schema.targets), "features": json.dumps(linear.features), "loss": linear.loss.name,
+    }  # fmt: skip
+    return graph.serialised(metadata)
+
+
+class _Graph:
+    """Collects nodes, constants, inputs and outputs; a tensor is known by its name."""
+
+    def __init__(self) -> None:
+        """Begin an empty ONNX graph."""
+        require_extra("onnx", "An ONNX graph", "onnx", error=OutputError)
+        import onnx
+
+        self._onnx = onnx
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def constant(self, value: Any) -> str:
+        """Add a constant tensor to the ONNX graph."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def apply(self, operation: str, *inputs: str, unused: int = 0, **attributes: Any) -> str:
+        """Add an operation to the ONNX graph, and return its first result; others are unused."""
+        name = f"{operation.lower()}_{len(self._nodes)}"
+        results = [name, *(f"{name}_unused_{number}" for number in range(unused))]
+        self._nodes.append(self._onnx.helper.make_node(operation, inputs, results, **attributes))
+        return name
+
+    def whole(self, value: str) -> str:
+        """Add a cast to whole numbers to the ONNX graph."""
+        return self.apply("Cast", value, to=self._onnx.TensorProto.INT64)
+
+    def takes(self, name: str, *shape: int) -> str:
+        """Add an input to the ONNX graph: a number, or several, per row."""
+        kind = self._onnx.TensorProto.DOUBLE
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
+        return name
+
+    def gives(self, name: str, value: str, *shape: int, text: bool = False) -> None:
+        """Add an output to the ONNX graph: a number or a text, or several, per row."""
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        kind = self._onnx.TensorProto.STRING if text else self._onnx.TensorProto.DOUBLE
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
+
+    def serialised(self, metadata: dict[str, str]) -> bytes:
+        """Return the checked ONNX model as bytes."""
+        helper = self._onnx.helper
+        graph = helper.make_graph(self._nodes, "ringfence", self._inputs, self._outputs, self._constants)
+        model = helper.make_model(graph, producer_name="ringfence", opset_imports=[helper.make_opsetid("", OPSET)])
+        model.ir_version = FORMAT
+        helper.set_model_props(model, metadata)
+        self._onnx.checker.check_model(model, full_check=True)
+        content: bytes = model.SerializeToString()
+        return content
+
+
+def _add_scores(graph: _Graph, linear: LinearFunction, offsets: FloatArray, units: FloatArray) -> str:
+    """Add the scores to the ONNX graph: clamp, centre, clip to the radius and multiply, in the target's units."""
+    schema, coefficients = linear.schema, linear.coefficients.T
+    lower, upper, missing = np.array([bounds for block in schema.blocks for bounds in block.limits]).T
+    features = graph.takes("features", len(linear.features))
+    filled = graph.apply("Where", graph.apply("IsNaN", features), graph.constant(missing), features)
+    clamped = graph.apply("Min", graph.apply("Max", filled, graph.constant(lower)), graph.constant(upper))
+    inner = graph.apply("Sub", clamped, graph.constant(offsets))
+    if schema.radius is not None:
+        radius = graph.constant([schema.radius])
+        scaled = graph.apply("Div", inner, graph.constant(units))
+        norms = graph.apply("ReduceL2", scaled, graph.constant([1]), keepdims=1)
+        inner = graph.apply("Mul", inner, graph.apply("Div", radius, graph.apply("Max", norms, radius)))
+    products = graph.apply("MatMul", inner, graph.constant(coefficients))
+    scores = graph.apply("Add", products, graph.constant(linear.intercepts + offsets @ coefficients))
+    if schema.offset is not None or schema.exposure is not None:
+        scores = graph.apply("Add", scores, _add_offset(graph, linear))
+    graph.gives("scores", scores, len(linear.intercepts))
+    return scores
+
+
+def _add_offset(graph: _Graph, linear: LinearFunction) -> str:
+    """Clamp a row's offset, or the logarithm of its exposure, to its public range, in the scores' units."""
+    middle, reach = linear.schema.offset_range
+    unit, _ = linear.loss.score_units(*linear.schema.target_scaling)
+    own = graph.apply("Reshape", graph.takes("offset"), graph.constant([-1, 1]))
+    if linear.schema.exposure is not None:
+        own = graph.apply("Log", own)
+    raised = graph.apply("Max", own, graph.constant(middle - reach))
+    return graph.apply("Mul", graph.apply("Min", raised, graph.constant(middle + reach)), graph.constant(unit))
+
+
+def _add_number_output(graph: _Graph, linear: LinearFunction, scores: str) -> None:
+    """Predict numbers: the scores themselves, or the means whose logarithms they are."""
+    outputs = len(linear.intercepts)
+    several = [outputs] if outputs > 1 else []
+    found = _exponential_of_scores(graph, linear, scores) if linear.loss.link == "log" else scores
+    graph.gives("prediction", graph.apply("Reshape", found, graph.constant([-1, *several])), *several)
+
+
+def _add_time_output(graph: _Graph, linear: LinearFunction, scores: str) -> None:
+    """Predict the expected time without an event, from a hazard in every part of the time (`losses.shared_slopes`).
+
+    In a part of length l with the hazard h it is (1 − e^−hl)/h, and l·(1 − hl/2) where hl is too small for the former.
+    """
+    unit, _ = linear.schema.target_scaling
+    starts = (0.0, *linear.loss.parts_end)
+    ends = (*linear.loss.parts_end, max(2.0 * starts[-1], 2.0))
+    lengths = graph.constant(unit * (np.array(ends) - np.array(starts)))
+    hazards = _exponential_of_scores(graph, linear, scores)
+    one, half, small = (graph.constant(value) for value in (1.0, 0.5, 1e-8))
+    risks = graph.apply("Mul", hazards, lengths)
+    left = graph.apply("Exp", graph.apply("Neg", graph.apply("CumSum", risks, graph.constant(1), exclusive=1)))
+    gone = graph.apply("Sub", one, graph.apply("Exp", graph.apply("Neg", risks)))
+    nearly = graph.apply("Mul", lengths, graph.apply("Sub", one, graph.apply("Mul", half, risks)))
+    spent = graph.apply("Where", graph.apply("Less", risks, small), nearly, graph.apply("Div", gone, hazards))
+    total = graph.apply("ReduceSum", graph.apply("Mul", left, spent), graph.constant([1]), keepdims=0)
+    graph.gives("prediction", total)
+
+
+def _exponential_of_scores(graph: _Graph, linear: LinearFunction, scores: str) -> str:
+    """Return means or hazards in the target's own units; scores are held where the loss holds them."""
+    _, shift = linear.loss.score_units(*linear.schema.target_scaling)
+    raised = graph.apply("Max", scores, graph.constant(shift - STEEPEST))
+    return graph.apply("Exp", graph.apply("Min", raised, graph.constant(shift + STEEPEST)))
+
+
+def _add_class_output(graph: _Graph, linear: LinearFunction, scores: str) -> None:
+    """Predict a class's name, and every class's probability if the loss has them."""
+    zero = graph.constant(0.0)
+    above = graph.apply("Greater", scores, zero)
+    if len(linear.intercepts) == len(linear.classes):
+        places = graph.apply("ArgMax", scores, axis=1, keepdims=0)
+    else:  # how many thresholds it lies above: of two classes there is one
+        places = graph.apply("ReduceSum", graph.whole(above), graph.constant([1]), keepdims=0)
+    names = graph.constant(np.array(linear.classes, dtype=object))
+    graph.gives("prediction", graph.apply("Gather", names, places), text=True)
+    if not linear.loss.has_probabilities:
+        return
+    if linear.loss.shares_slopes:
+        found = _ordinal_probabilities(graph, linear, scores)
+    else:  # of two classes, the softmax of 0 and u
+        both = [scores] if len(linear.intercepts) > 1 else [graph.apply("Mul", scores, zero), scores]
+        found = graph.apply("Softmax", graph.apply("Concat", *both, axis=1), axis=1)
+    graph.gives("probabilities", found, len(linear.classes))
+
+
+def _ordinal_probabilities(graph: _Graph, linear: LinearFunction, scores: str) -> str:
+    """Return differences of neighbouring thresholds' shares, once the thresholds are in order."""
+    count = len(linear.intercepts)
+    ordered = graph.apply("TopK", scores, graph.constant([count]), axis=1, largest=1, sorted=1, unused=1)
+    above = graph.apply("Sigmoid", ordered)
+    least = graph.apply("Mul", graph.apply("ReduceMax", above, graph.constant([1]), keepdims=1), graph.constant(0.0))
+    before = graph.apply("Concat", graph.apply("Add", least, graph.constant(1.0)), above, axis=1)
+    return graph.apply("Sub", before, graph.apply("Concat", above, least, axis=1))

@@ -7,7 +7,8 @@ alone. None of it is private: weights, strengths and scores depend on records wi
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -153,26 +154,25 @@ def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personal
 
     Raises RecordsError if the model is not about this silo's data, or if its records are too few to choose by.
     """
-    plan, digest = model.plan, digest_of(model)
+    plan, digest = model.plan, hashlib.sha256(model.canonical()).hexdigest()
     with folder.ledger() as ledger:
         _, rows = _rows(folder, ledger, plan)
         personal_fit.require_enough(rows)
         own = _own_folder(folder)
         ledger.use_inside("personalised", model=digest, plan=plan.digest(), note=note)
     tuned = personal_fit.tune(plan.loss, rows, unpack(model.weights))
-    spread = measured(plan, shifted(tuned.scores, rows.targets), rows.targets, rows.counts).get("rmse")
     made = PersonalModel(
         plan=plan,
         weights=pack(tuned.weights),
         silo=folder.name,
         model=digest,
         strength=None if math.isinf(tuned.strength) else tuned.strength,
-        rmse=spread,
+        rmse=measured(plan, shifted(tuned.scores, rows.targets), rows.targets, rows.counts).get("rmse"),
     )
     losses = dict(zip(personal_fit.STRENGTHS, tuned.losses.tolist(), strict=True))
     found = Personalised(made, model, losses, own / f"model-{digest[:12]}.json", own / f"model-{digest[:12]}.html")
-    _keep(found.path, made.canonical())
-    _keep(found.page, _page_of_model(found).encode())
+    _keep(found.path, made.canonical().decode())
+    _keep(found.page, _page_of_model(found))
     return found
 
 
@@ -181,38 +181,33 @@ def compare(folder: SiloFolder, model: Model, *, note: str = "") -> Comparison:
 
     These are the records that the federation's training held out, if any; otherwise all of them.
     """
-    plan, digest = model.plan, digest_of(model)
+    plan, digest = model.plan, hashlib.sha256(model.canonical()).hexdigest()
     with folder.ledger() as ledger:
         data, rows = _rows(folder, ledger, plan)
         unseen, remark = _unseen(plan, rows, ledger.account(), were_moved=data.were_moved)
         personal_fit.require_comparable(rows, unseen)
         own = _own_folder(folder)
         ledger.use_inside("compared", model=digest, plan=plan.digest(), note=note)
-    found = personal_fit.predict_unseen(plan.loss, rows, unpack(model.weights), unseen)
+    predicted, losses = personal_fit.predict_unseen(plan.loss, rows, unpack(model.weights), unseen)
     targets, counts = rows.targets[unseen], rows.counts[unseen]
-    scores = {name: measured(plan, shifted(scored, targets), targets, counts) for name, scored in found.scores.items()}
+    scores = {name: measured(plan, shifted(scored, targets), targets, counts) for name, scored in predicted.items()}
     (metric,) = scores[OWN]
     made = Comparison(
         silo=folder.name,
         metric=metric,
-        records=len(found.losses[OWN]),
+        records=len(losses[OWN]),
         unit=plan.unit,
         scores={name: score[metric] for name, score in scores.items()},
-        losses={name: float(np.mean(losses)) for name, losses in found.losses.items()},
-        gains={name: _gain(found.losses[ALONE] - found.losses[name]) for name in (FEDERATION, OWN)},
+        losses={name: float(np.mean(own)) for name, own in losses.items()},
+        gains={name: _mean_and_error(losses[ALONE] - losses[name]) for name in (FEDERATION, OWN)},
         remark=remark,
         page=own / f"comparison-{digest[:12]}.html",
     )
-    _keep(made.page, _page_of_comparison(made).encode())
+    _keep(made.page, _page_of_comparison(made))
     return made
 
 
-def digest_of(model: Model) -> str:
-    """Return the digest that names a model in a ledger."""
-    return hashlib.sha256(model.canonical()).hexdigest()
-
-
-def _gain(differences: FloatArray) -> tuple[float, float]:
+def _mean_and_error(differences: FloatArray) -> tuple[float, float]:
     """Return the mean loss that a model saves the silo, and its standard error."""
     return float(np.mean(differences)), float(np.std(differences, ddof=1) / math.sqrt(len(differences)))
 
@@ -247,33 +242,33 @@ def _unseen(plan: Plan, rows: WeightedRows, account: Account, *, were_moved: boo
 def _own_folder(folder: SiloFolder) -> Path:
     """Return the folder for a silo's own models, readable by its owner alone."""
     own = folder.path / "own"
-    try:
+    with _refusing_unwritable(own):
         own.mkdir(mode=0o700, exist_ok=True)
         own.chmod(0o700)
-    except OSError as problem:
-        raise _unwritable(own, problem) from None
     return own
 
 
-def _keep(path: Path, content: bytes) -> None:
+def _keep(path: Path, content: str) -> None:
     """Write a file of the silo's own model, readable by its owner alone."""
+    with _refusing_unwritable(path):
+        replace_private(path, content.encode())
+
+
+@contextmanager
+def _refusing_unwritable(path: Path) -> Iterator[None]:
+    """Raise OutputError if a file of the silo's own model cannot be written."""
     try:
-        replace_private(path, content)
+        yield
     except OSError as problem:
-        raise _unwritable(path, problem) from None
-
-
-def _unwritable(path: Path, problem: OSError) -> OutputError:
-    """Return the error for a file of the silo's own model that cannot be written."""
-    return OutputError(
-        f"{path} cannot be written ({problem.strerror}): what is not private is kept in the silo's own folder and "
-        "nowhere else. Free some space there, or give this user write permission."
-    )
+        raise OutputError(
+            f"{path} cannot be written ({problem.strerror}): what is not private is kept in the silo's own folder and "
+            "nowhere else. Free some space there, or give this user write permission."
+        ) from None
 
 
 def _page_of_model(found: Personalised) -> str:
     """Return the page about a silo's own model: the losses by strength, and the weights that moved."""
-    made, target = found.model, found.model.plan.data.target_words
+    made = found.model
     finite = {strength: loss for strength, loss in found.losses.items() if math.isfinite(strength)}
     chart = line_chart(
         [
@@ -286,9 +281,9 @@ def _page_of_model(found: Personalised) -> str:
         y_label="mean loss",
         log_x=True,
     )
-    moved = found.moved()[:CHANGES_SHOWN]
+    changes = "Weights of scaled features, largest change first"
     return _page(
-        f"The own model of silo '{made.silo}' for {target}",
+        f"The own model of silo '{made.silo}' for {made.plan.data.target_words}",
         section(
             "What was chosen",
             tag("p", f"Strength of the pull towards the federation's model: {found.strength}."),
@@ -300,11 +295,7 @@ def _page_of_model(found: Personalised) -> str:
         ),
         section(
             "Largest changes",
-            table(
-                "Weights of scaled features, largest change first",
-                ["feature", "output", "federation", "own"],
-                moved,
-            ),
+            table(changes, ["feature", "output", "federation", "own"], found.moved()[:CHANGES_SHOWN]),
         ),
     )
 

@@ -97,17 +97,6 @@ class TunedFit:
     scores: FloatArray
 
 
-@dataclass(frozen=True, repr=False)
-class UnseenPredictions:
-    """Predictions of the three compared models for records that their fits did not see.
-
-    By model: `scores` has a row for each measured row, `losses` one number for each measured record.
-    """
-
-    scores: dict[str, FloatArray]
-    losses: dict[str, FloatArray]
-
-
 ALONE, FEDERATION, OWN = "own records alone", "the federation's model", "the silo's own model"
 """The three models that are compared."""
 
@@ -128,16 +117,18 @@ def tune(loss: Loss, rows: WeightedRows, start: FloatArray) -> TunedFit:
 
 def predict_unseen(
     loss: Loss, rows: WeightedRows, federation: FloatArray, measured: NDArray[np.bool_] | None = None
-) -> UnseenPredictions:
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """Predict the measured rows (by default all of them), fold by fold, with fits to all other rows.
+
+    Returns two mappings from the three compared models: scores, with a row for each measured row, and losses, with a
+    number for each measured record.
 
     The fit to the silo's records alone is pulled towards 0, where every prediction is the middle of the bounds.
     """
     measured = np.ones(len(rows.targets), dtype=bool) if measured is None else measured
     require_comparable(rows, measured)
     fold = _folds(rows, measured)
-    shape = (len(rows.targets), loss.outputs)
-    scores = {name: np.zeros(shape) for name in (ALONE, FEDERATION, OWN)}
+    scores = {name: np.zeros((len(rows.targets), loss.outputs)) for name in (ALONE, FEDERATION, OWN)}
     for number in range(FOLDS):
         others, left_out = rows.where(fold != number), fold == number
         for name, weights in (
@@ -148,11 +139,10 @@ def predict_unseen(
             scores[name][left_out] = _scores(loss, rows.features[left_out], weights)
     unseen = rows.where(measured)
     numbers = np.unique(unseen.of_row)
-    losses = {
-        name: unseen.by_record(values_of(loss, found[measured], unseen.targets))[numbers]
-        for name, found in scores.items()
+    scores = {name: found[measured] for name, found in scores.items()}
+    return scores, {
+        name: unseen.by_record(values_of(loss, found, unseen.targets))[numbers] for name, found in scores.items()
     }
-    return UnseenPredictions({name: found[measured] for name, found in scores.items()}, losses)
 
 
 def require_enough(rows: WeightedRows) -> None:

@@ -1,7 +1,5 @@
 """Prediction with a linear model: targets in their own units, probabilities, intervals, and files of predictions."""
 
-import csv
-import io
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from pydantic import model_validator
 
 from ringfence.errors import OutputError, PlanError, require_extra
 from ringfence.estimates.intervals import critical_value
-from ringfence.model.export import LinearFunction
+from ringfence.model.export import LinearFunction, csv_text
 from ringfence.protocol import EmbeddedPlan, FloatArray, Plan, Public, unpack
 from ringfence.protocol.documents.messages import Vector
 from ringfence.protocol.losses.targets import shifted, split_targets
@@ -100,8 +98,8 @@ class Predictor(Public):
         For the squared loss, an interval assumes Gaussian errors with the RMSE of the private evaluation. Two quantile
         models, this one and `upper`, give an interval whose coverage is the difference of their quantiles.
         """
-        scores, columns = self._scored(table, source), dict[str, list[str] | list[float]]()
-        columns |= self._prediction_columns(scores)
+        scores = self._scored(table, source)
+        columns = self._prediction_columns(scores)
         if probabilities:
             columns |= self._probabilities(scores)
         if upper is not None:
@@ -235,15 +233,6 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
             rows = pyarrow.table({name: list(values) for name, values in columns.items()})
             pyarrow.parquet.write_table(rows, path)
         else:
-            path.write_text(predictions_csv(columns), encoding="utf-8")
+            path.write_text(csv_text(columns), encoding="utf-8")
     except OSError as problem:
         raise OutputError(f"{path} could not be written: {problem.strerror}. Name another file.") from None
-
-
-def predictions_csv(columns: Mapping[str, Sequence[Any]]) -> str:
-    """Return predictions as CSV: a line of names, and a line per row; numbers to their last digit."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(columns)
-    rows.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()

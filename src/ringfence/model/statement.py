@@ -1,5 +1,6 @@
 """The privacy statement: who is protected from whom, per what unit, at what (epsilon, delta), and what is not."""
 
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -107,9 +108,7 @@ class Statement:
                 "",
                 *(f"  {self._silo_line(name, silo)}" for name, silo in self.silos.items()),
                 "",
-                *self._candidates_note(),
-                *self._weighting_note(),
-                *self._ledger_remarks(),
+                *self._notes(),
                 self.words(),
             ]
         )
@@ -147,30 +146,19 @@ class Statement:
             f"as identified by the column '{visible(self.plan.data.person or '')}'.",
         ]
 
-    def _candidates_note(self) -> list[str]:
-        """State that the statement's guarantee covers all candidates together."""
-        if not self.others:
-            return []
-        told = (
+    def _notes(self) -> list[str]:
+        """Return paragraphs of the statement about candidates, unusual weights of silos, and the ledgers' remarks."""
+        candidates = (
             f"This run trained {len(self.others)} candidates and compared them. Its epsilon and delta cover all their "
             "messages together, including those of the losing candidates."
         )
-        return [*_wrapped(told), ""]
-
-    def _weighting_note(self) -> list[str]:
-        """State how silos are weighted in the run, if not by their sizes."""
-        told = visible(weighting(self.plan))
-        return [*_wrapped(f"{told[0].upper()}{told[1:]}."), ""] if told else []
-
-    def _ledger_remarks(self) -> list[str]:
-        """Return the remarks of the silos' ledgers as lines of the statement."""
-        told = [
-            line
-            for name, silo in self.silos.items()
-            for remark in silo.remarks
-            for line in _wrapped(f"{name}: {remark}")
+        weights = visible(weighting(self.plan))
+        remarks = [_wrapped(f"{name}: {remark}") for name, silo in self.silos.items() for remark in silo.remarks]
+        return [
+            *([*_wrapped(candidates), ""] if self.others else []),
+            *([*_wrapped(f"{weights[0].upper()}{weights[1:]}."), ""] if weights else []),
+            *([*itertools.chain(*remarks), ""] if remarks else []),
         ]
-        return [*told, ""] if told else []
 
     def _best_guess(self) -> list[str]:
         """Return how often an observer's best guess is right, and what the stronger guarantees rely on."""
@@ -225,21 +213,17 @@ class Statement:
         events = self._events("anyone")
         alone = {each: accountant.epsilon(each, delta) for each in set(events.values())}
         order = sorted(events, key=lambda name: -alone[events[name]])
-        costs = [
-            f"{several} silos pays epsilon = {accountant.epsilon(self._person_events(order[:number]), delta):.4g}"
-            for number, several in ((2, "two"), (3, "three"))
-            if number <= len(order)
-        ]
+        costs = []
+        for number, several in ((2, "two"), (3, "three")):
+            if number <= len(order):
+                together = [event for plan in self.plans for event in person_events(plan, order[:number])]
+                costs.append(f"{several} silos pays epsilon = {accountant.epsilon(together, delta):.4g}")
         rows = "a record" if self.plan.unit == "record" else "rows"
         text = (
             f"In this run, at delta = {delta:.2g} and with the silos that protect least, a person with {rows} in "
             f"each of {', in each of '.join(costs)}."
         )
         return textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="    ") if costs else []
-
-    def _person_events(self, silos: Sequence[str]) -> list[tuple[Event, int]]:
-        """Return the releases of the statement's plans about a person with a record in each of these silos."""
-        return [event for plan in self.plans for event in person_events(plan, silos)]
 
     def _weakest_guarantee(self, observer: Observer) -> Guarantee:
         """Return the weakest of all silos' guarantees against the observer, over all runs."""
