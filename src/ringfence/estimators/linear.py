@@ -205,6 +205,7 @@ class Regressor(RegressorMixin, FederatedLinearModel):
     """
 
     target_bounds: Interval | None = None
+    _has_columns = False
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
         """Return a regressor's targets as numbers, and their public column, from `target_bounds`."""
@@ -244,10 +245,11 @@ class Regressor(RegressorMixin, FederatedLinearModel):
         return texts(targets)
 
     def _set_coefficients(self) -> None:
-        """Set a linear regressor's coefficients as a vector, and its intercept as a number."""
+        """Set a regressor's coefficients as a vector and its intercept as a number, unless y had columns."""
         super()._set_coefficients()
-        self.coef_ = self.coef_[0]
-        self.intercept_ = float(self.intercept_[0])
+        if not self._has_columns:
+            self.coef_ = self.coef_[0]
+            self.intercept_ = float(self.intercept_[0])
 
     def predict(self, X: Any) -> FloatArray:
         """Return X @ coef_ + intercept_."""
@@ -346,13 +348,6 @@ class FederatedLinearRegression(Regressor):
                 f"{', '.join(schema.targets)}."
             )
         return {name: texts(column) for name, column in zip(schema.targets, numbers.T, strict=True)}
-
-    def _set_coefficients(self) -> None:
-        """Set linear regression's coefficients: a row per target if y had columns."""
-        if self._has_columns:
-            FederatedLinearModel._set_coefficients(self)
-        else:
-            super()._set_coefficients()
 
     def predict(self, X: Any) -> FloatArray:
         """Return X @ coef_.T + intercept_: a number per row, or a column per target if y had columns."""

@@ -59,11 +59,9 @@ def _learners(step: Any) -> Iterator[Any]:
     """Yield what learns from records in a pipeline's step, which may be made of steps."""
     if step is None or isinstance(step, str):
         return
-    parts = (
-        getattr(step, "steps", None) or getattr(step, "transformers", None) or getattr(step, "transformer_list", None)
-    )
-    if parts is not None:
-        for part in parts:
+    named = [name for name in ("steps", "transformers", "transformer_list") if hasattr(step, name)]
+    if named:
+        for part in getattr(step, named[0]):
             yield from _learners(part[1])
         yield from _learners(getattr(step, "remainder", None))
     elif not _learns_nothing(step):

@@ -294,8 +294,7 @@ def _page_of_model(found: Personalised) -> str:
             ),
         ),
         section(
-            "Largest changes",
-            table(changes, ["feature", "output", "federation", "own"], found.moved()[:CHANGES_SHOWN]),
+            "Largest changes", table(changes, ["feature", "output", "federation", "own"], found.moved()[:CHANGES_SHOWN])
         ),
     )
 

@@ -13,16 +13,7 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import all_events, person_events
 from ringfence.accounting.events import Event, Events, seen_by
 from ringfence.errors import visible
-from ringfence.protocol import (
-    Guarantee,
-    Observer,
-    Plan,
-    Public,
-    Remark,
-    against_words,
-    claimed_against,
-    observers_of,
-)
+from ringfence.protocol import Guarantee, Observer, Plan, Public, Remark, against_words, claimed_against, observers_of
 from ringfence.protocol.plan.guarantee import against
 from ringfence.protocol.plan.prospects import weighting
 

@@ -122,8 +122,6 @@ def cells_of(column: Any) -> Cells:
     """Return an Arrow column's cells."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     kind = column.type

@@ -43,9 +43,12 @@ class Cells(ABC):
 
     odd: str = ""
     _comma = False
+    _held: Sequence[Any] | NDArray[Any]
+    """The texts, codes, values or lists: an entry per cell."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of cells."""
+        return len(self._held)
 
     @abstractmethod
     def numbers(self) -> FloatArray:
@@ -116,17 +119,13 @@ class TextCells(Cells):
 
     def __init__(self, cells: Sequence[str], *, comma: bool = False, raw: bool = False) -> None:
         """Hold cells as texts; `comma` allows a decimal comma, `raw` texts still have spaces around them."""
-        self._cells = cells
+        self._held: Sequence[str] = cells
         self._comma = comma
         self._is_raw = raw
 
-    def __len__(self) -> int:
-        """Return the number of text cells."""
-        return len(self._cells)
-
     def texts(self) -> list[str]:
         """Return text cells without spaces around them."""
-        return [cell.strip() for cell in self._cells] if self._is_raw else list(self._cells)
+        return [cell.strip() for cell in self._held] if self._is_raw else list(self._held)
 
     def numbers(self) -> FloatArray:
         """Return text cells as numbers, which are parsed once."""
@@ -136,11 +135,11 @@ class TextCells(Cells):
     def _numbers(self) -> FloatArray:
         """Text cells parsed as numbers."""
         try:
-            if self._comma or "_" in "".join(self._cells):
+            if self._comma or "_" in "".join(self._held):
                 raise ValueError
-            return np.array(list(map(float, self._cells)), dtype=np.float64)
+            return np.array(list(map(float, self._held)), dtype=np.float64)
         except ValueError:
-            return np.array([self._number(cell) for cell in self._cells], dtype=np.float64)
+            return np.array([self._number(cell) for cell in self._held], dtype=np.float64)
 
     def coded(self) -> tuple[IntArray, list[str]]:
         """Return the texts of text cells, numbered once in the order in which they appear."""
@@ -150,12 +149,12 @@ class TextCells(Cells):
     def _coded(self) -> tuple[IntArray, list[str]]:
         """The codes of text cells, and the distinct texts."""
         places: dict[str, int] = {}
-        codes = [places.setdefault(cell, len(places)) for cell in self._cells]
+        codes = [places.setdefault(cell, len(places)) for cell in self._held]
         return np.array(codes, dtype=np.int64), [text.strip() if self._is_raw else text for text in places]
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
         """Concatenate text cells."""
-        return TextCells([cell for part in parts for cell in part._cells], comma=self._comma, raw=self._is_raw)
+        return TextCells([cell for part in parts for cell in part._held], comma=self._comma, raw=self._is_raw)
 
     def words(self, rows: slice = ALL) -> Words:
         """Return the bits of the numbers in text cells, or the words of texts if some cell is no number."""
@@ -168,7 +167,7 @@ class TextCells(Cells):
 
     def take(self, rows: Any) -> "TextCells":
         """Return the given rows of text cells."""
-        taken = [self._cells[row] for row in np.arange(len(self))[rows].tolist()]
+        taken = [self._held[row] for row in np.arange(len(self))[rows].tolist()]
         return TextCells(taken, comma=self._comma, raw=self._is_raw)
 
 
@@ -177,31 +176,28 @@ class CodedCells(Cells):
 
     def __init__(self, codes: NDArray[Any], distinct: list[str], *, comma: bool = False) -> None:
         """Hold cells as codes into a list of distinct texts."""
-        self._codes, self._distinct = codes, distinct
+        self._held: NDArray[Any] = codes
+        self._distinct = distinct
         self._comma = comma
-
-    def __len__(self) -> int:
-        """Return the number of coded cells."""
-        return len(self._codes)
 
     def numbers(self) -> FloatArray:
         """Parse each distinct text of coded cells once."""
-        return _lookup([self._number(text) for text in self._distinct], self._codes, np.float64)
+        return _lookup([self._number(text) for text in self._distinct], self._held, np.float64)
 
     def coded(self) -> tuple[IntArray, list[str]]:
         """Return the codes and the distinct texts of coded cells."""
-        return self._codes, self._distinct
+        return self._held, self._distinct
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
         """Concatenate coded cells, each part with its own list of texts."""
         starts = np.cumsum([0, *(len(part._distinct) for part in parts)])
-        codes = [start + part._codes.astype(np.int64) for start, part in zip(starts, parts, strict=False)]
+        codes = [start + part._held.astype(np.int64) for start, part in zip(starts, parts, strict=False)]
         distinct = [text for part in parts for text in part._distinct]
         return CodedCells(np.concatenate(codes), distinct, comma=self._comma)
 
     def take(self, rows: Any) -> "CodedCells":
         """Return the given rows of coded cells."""
-        return CodedCells(self._codes[rows], self._distinct, comma=self._comma)
+        return CodedCells(self._held[rows], self._distinct, comma=self._comma)
 
 
 class ArrayCells(Cells):
@@ -212,79 +208,75 @@ class ArrayCells(Cells):
 
     def __init__(self, values: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> None:
         """Hold cells as a NumPy array, with an optional mask of empty ones."""
-        self._values = values
+        self._held: NDArray[Any] = values
         self._empty = empty if empty is not None and empty.any() else None
-
-    def __len__(self) -> int:
-        """Return the number of cells in an array."""
-        return len(self._values)
 
     def numbers(self) -> FloatArray:
         """Return the array of the cells itself, if it can be, or a copy."""
-        if self._values.ndim != 1 or self._values.dtype.kind not in "biuf":
+        if self._held.ndim != 1 or self._held.dtype.kind not in "biuf":
             return np.full(len(self), math.nan)
         if self._empty is None:
-            return np.asarray(self._values, dtype=np.float64)
-        return np.where(self._empty, math.nan, self._values)
+            return np.asarray(self._held, dtype=np.float64)
+        return np.where(self._empty, math.nan, self._held)
 
     def empty(self) -> NDArray[np.bool_]:
         """Tell which cells of an array are marked as empty, NaN or NaT."""
-        kind, found = self._values.dtype.kind, np.zeros(len(self), dtype=bool)
-        if kind == "f" and self._values.ndim == 1:
-            found = np.isnan(self._values)
+        kind, found = self._held.dtype.kind, np.zeros(len(self), dtype=bool)
+        if kind == "f" and self._held.ndim == 1:
+            found = np.isnan(self._held)
         elif kind == "M":
-            found = np.isnat(self._values)
+            found = np.isnat(self._held)
         return found if self._empty is None else found | self._empty
 
     def among(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Compare cells of an array with the numbers among texts."""
-        if self._values.dtype.kind in "iuf" and self._values.ndim == 1:
+        if self._held.dtype.kind in "iuf" and self._held.ndim == 1:
             return np.isin(self.numbers(), [number(text) for text in texts])
         return super().among(texts)
 
     def coded(self) -> tuple[IntArray, list[str]]:
         """Write distinct values of an array's cells as texts."""
         empty = self.empty()
-        if self._values.ndim != 1:
-            rows = zip(self._values.tolist(), empty, strict=True)
+        if self._held.ndim != 1:
+            rows = zip(self._held.tolist(), empty, strict=True)
             return ListCells([None if none else row for row, none in rows]).coded()
-        distinct, codes = np.unique(self._values, return_inverse=True)
+        distinct, codes = np.unique(self._held, return_inverse=True)
         texts = [_text(value) for value in distinct.tolist()] if distinct.dtype.kind != "M" else _time_texts(distinct)
         codes = np.where(empty, len(texts), codes.astype(np.int64))
         return codes, [*texts, ""] if empty.any() else texts
 
     def times(self) -> NDArray[np.datetime64] | None:
         """Return the cells of an array of times in microseconds; None for other arrays."""
-        if self._values.dtype.kind != "M":
+        if self._held.dtype.kind != "M":
             return None
-        times = self._values.astype("datetime64[us]")
+        times = self._held.astype("datetime64[us]")
         return times if self._empty is None else np.where(self._empty, np.datetime64("NaT"), times)
 
     def vectors(self, length: int) -> FloatArray:
         """Return the array of vector cells itself, if it is of that length."""
-        if self._values.ndim != 2:
+        if self._held.ndim != 2:
             return super().vectors(length)
-        if self._values.shape[1] != length:
+        if self._held.shape[1] != length:
             return np.full((len(self), length), math.nan)
-        values = np.asarray(self._values, dtype=np.float64)
+        values = np.asarray(self._held, dtype=np.float64)
         return values if self._empty is None else np.where(self._empty[:, None], math.nan, values)
 
     def words(self, rows: slice = ALL) -> Words:
         """Return the bits of numbers in an array's cells; other cells are known by their texts."""
-        if self._values.dtype.kind not in "iuf":
+        if self._held.dtype.kind not in "iuf":
             return super().words(rows)
-        return vector_words(self._values[rows]) if self._values.ndim == 2 else number_words(self.take(rows).numbers())
+        return vector_words(self._held[rows]) if self._held.ndim == 2 else number_words(self.take(rows).numbers())
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
         """Concatenate cells in arrays, if their shapes and types agree."""
-        if len({(part._values.shape[1:], part._values.dtype) for part in parts}) > 1:
+        if len({(part._held.shape[1:], part._held.dtype) for part in parts}) > 1:
             return super()._stacked(parts)
         empty = [np.zeros(len(part), dtype=bool) if part._empty is None else part._empty for part in parts]
-        return ArrayCells(np.concatenate([part._values for part in parts]), np.concatenate(empty))
+        return ArrayCells(np.concatenate([part._held for part in parts]), np.concatenate(empty))
 
     def take(self, rows: Any) -> "ArrayCells":
         """Return the given rows of cells in an array."""
-        return ArrayCells(self._values[rows], None if self._empty is None else self._empty[rows])
+        return ArrayCells(self._held[rows], None if self._empty is None else self._empty[rows])
 
 
 class ListCells(Cells):
@@ -292,11 +284,7 @@ class ListCells(Cells):
 
     def __init__(self, lists: Sequence[Any]) -> None:
         """Hold cells that are lists of any length."""
-        self._lists = lists
-
-    def __len__(self) -> int:
-        """Return the number of cells that are lists."""
-        return len(self._lists)
+        self._held: Sequence[Any] = lists
 
     def numbers(self) -> FloatArray:
         """Return NaN for each cell: a list is not a number."""
@@ -304,19 +292,19 @@ class ListCells(Cells):
 
     def coded(self) -> tuple[IntArray, list[str]]:
         """Return cells that are lists as distinct texts."""
-        return TextCells(["" if each is None else " ".join(map(repr, each)) for each in self._lists]).coded()
+        return TextCells(["" if each is None else " ".join(map(repr, each)) for each in self._held]).coded()
 
     def vectors(self, length: int) -> FloatArray:
         """Return list cells of that length as vectors."""
         found = np.full((len(self), length), math.nan)
-        for row, each in enumerate(self._lists):
+        for row, each in enumerate(self._held):
             if _is_vector(each) and len(each) == length:
                 found[row] = [math.nan if value is None else value for value in each]
         return found
 
     def words(self, rows: slice = ALL) -> Words:
         """Return the words of list cells that are vectors; no cell's word depends on the length of others."""
-        lists = self._lists[rows]
+        lists = self._held[rows]
         by_length: dict[int, list[int]] = {}
         for row, each in enumerate(lists):
             by_length.setdefault(len(each) if _is_vector(each) else -1, []).append(row)
@@ -328,7 +316,7 @@ class ListCells(Cells):
 
     def take(self, rows: Any) -> "ListCells":
         """Return the given rows of list cells."""
-        return ListCells([self._lists[row] for row in np.arange(len(self))[rows].tolist()])
+        return ListCells([self._held[row] for row in np.arange(len(self))[rows].tolist()])
 
 
 Table: TypeAlias = Mapping[str, Cells | Sequence[str] | NDArray[Any]]

@@ -128,13 +128,13 @@ def _problem(content: Mapping[str, Any]) -> str:
 
 def _problem_of_file(content: Mapping[str, Any]) -> str:
     """Return what is wrong with the fields of a description that are about a file; empty if they are fine."""
-    if len(content.get("delimiter", ",")) != 1 or content.get("delimiter") in ('"', "\n", "\r"):
+    delimiter, arrays = content.get("delimiter", ","), content.get("arrays", {})
+    if len(delimiter) != 1 or delimiter in ('"', "\n", "\r"):
         return "`delimiter` must be one character"
     if content.get("decimal", ".") not in (".", ","):
         return '`decimal` must be "." or ","'
     if content.get("compression", "none") not in ("none", "gzip"):
         return '`compression` must be "gzip" or "none"'
-    arrays = content.get("arrays", {})
     if not isinstance(arrays, Mapping) or not all(isinstance(name, str) and name for name in arrays.values()):
         return "`arrays` must name a .npy file for each column"
     try:
