@@ -1,10 +1,8 @@
 """Without noise and cuts, runs with a lasso end where scikit-learn's elastic net and logistic regression do."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
@@ -18,10 +16,7 @@ SIZES = (30, 50, 40)
 NUMBER = {"type": "numeric", "lower": -2.0, "upper": 2.0, "center": 0.0, "scale": 1.0}
 
 
-@pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 def schema(target: Any, *, intercept: bool) -> Schema:

@@ -1,9 +1,8 @@
 """The compiled engine does what the plain loop does: same release, same steps, same numbers from same draws."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,12 +41,7 @@ from ringfence.simulation import engine
 from ringfence.simulation.trials import simulated_state
 from tests.simulation.replay import SIZES, Replay, arrays_of, compiled, drawn, plan_for, silos_for, stacked
 
-
-@pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
-    """Compare in float64, where rounding is far below any real difference."""
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 LOSSES = [Logistic(), Softmax(classes=3), Squared(), Huber(threshold=0.4), MultiSquared(targets=2)]

@@ -51,11 +51,7 @@ SEED = 3
 FALSE_ALARM = 1e-6
 
 
-@pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
-    """Compare in float64, where rounding is far below any real difference."""
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 @pytest.fixture(scope="module")

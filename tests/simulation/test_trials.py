@@ -1,7 +1,6 @@
 """Runs that are simulated round by round are those that silos and server make of the same draws."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,25 +9,11 @@ import pytest
 from ringfence.errors import TrainingError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import (
-    Answer,
-    Logistic,
-    NoisyUpdate,
-    Participation,
-    Plan,
-    RoundRequest,
-    Softmax,
-    Squared,
-    pack,
-    unpack,
-)
-from ringfence.protocol.plan.plan import task
+from ringfence.protocol import Logistic, Participation, Plan, Softmax, Squared
 from ringfence.research.experiments.trust import stand_in_keys
-from ringfence.server import rounds
-from ringfence.silo.gate import mechanism
-from ringfence.silo.records.records import Records
 from ringfence.simulation import engine, trials
-from tests.simulation.replay import SIZES, arrays_of, plan_for, schema_for, silos_for
+from ringfence.simulation.gradient import clip_of
+from tests.simulation.replay import SIZES, Replay, arrays_of, plan_for, schema_for, silos_for
 
 SEEDS = [3, 2**32 - 1, 8]
 
@@ -37,25 +22,6 @@ def preconditioned(loss: Any, **changes: Any) -> Plan:
     members = [Member(name, size, 8.0, 1e-6) for name, size in SIZES.items()]
     request = PlanRequest(**{"loss": loss, "algorithm": "preconditioned", **changes})
     return make_plan(schema_for(loss, "patient" if request.person_rule else None), members, request)
-
-
-class Gates:
-    """Silos that answer by `release`, with the noise that a run of one seed has."""
-
-    def __init__(self, plan: Plan, silos: dict[str, Records], seed: int) -> None:
-        self.plan, self.silos, self.draws = plan, silos, np.random.default_rng(seed)
-
-    def ask(self, request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
-        """Answer a round."""
-        place = self.plan.place(request.round)
-        works = [task(self.plan, terms, request.round, place.round) for terms in self.plan.silos]
-        noises = self.draws.standard_normal((len(names), works[0].length))
-        answers: dict[str, Answer] = {}
-        for (name, records), work, noise in zip(self.silos.items(), works, noises, strict=True):
-            draws = mechanism.Draws(np.ones(len(records)), work.sigma * noise)
-            vector = mechanism.release(self.plan, work, unpack(request.argument), records, draws)
-            answers[name] = NoisyUpdate(plan=request.plan, round=request.round, silo=name, vector=pack(vector))
-        return answers
 
 
 @pytest.mark.parametrize(
@@ -80,7 +46,7 @@ def test_a_run_has_the_weights_that_silos_and_server_find_with_the_same_noise(
     found = trials.simulated_weights(plan, list(silos.values()), SEEDS)
     assert not np.allclose(found[0], found[1])
     for row, seed in zip(found, SEEDS, strict=True):
-        theirs = rounds.run(plan, Gates(plan, silos, seed).ask).weights
+        theirs = Replay(plan, silos, seed, compiled=False).run().weights
         np.testing.assert_allclose(row, theirs, rtol=1e-6, atol=1e-6)
 
 
@@ -108,6 +74,11 @@ def test_a_stage_that_not_every_silo_answers_is_not_run_round_by_round() -> None
         trials.simulated_weights(
             plan.model_copy(update={"stages": (some, *others)}), arrays_of(silos_for(plan.loss, plan.data)), SEEDS
         )
+
+
+def test_a_stage_that_asks_for_something_else_than_gradients_has_no_clip() -> None:
+    with pytest.raises(TrainingError, match="cannot ask for the feature-moments"):
+        clip_of(preconditioned(Logistic()).stages[0])
 
 
 def test_through_a_shuffler_the_average_has_the_noise_of_all_silos_coins() -> None:
