@@ -51,7 +51,9 @@ def test_the_smoothing_of_a_kink_is_mentioned_with_its_error(schema: Schema) -> 
     assert "kink" not in explained(schema)[1]
 
 
-def test_a_survey_is_said_to_be_part_of_the_budget_and_its_hope_is_told_from_its_bound(schema: Schema) -> None:
+def test_a_survey_is_said_to_be_part_of_the_budget_and_its_expected_bound_is_stated_beside_its_bound(
+    schema: Schema,
+) -> None:
     proposal = propose(schema, MEMBERS, PlanRequest(algorithm="accelerated", survey=True))
     lines = explain_proposal(proposal)
     assert proposal.choice is not None
@@ -62,6 +64,7 @@ def test_a_survey_is_said_to_be_part_of_the_budget_and_its_hope_is_told_from_its
     assert "survey" not in " ".join(silent)
 
 
+NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 THREE = {"type": "categorical", "categories": ["a", "b", "c"]}
 
 
@@ -87,17 +90,12 @@ def test_a_batch_of_one_s_own_in_one_pass_and_phases_of_silos_that_differ_are_no
     assert "phases of silos that differ" in explained(schema, uneven, algorithm="localized")[1]
 
 
-def test_cut_gradients_of_several_outputs_are_not_covered_and_whole_ones_are() -> None:
-    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-    schema = parse_schema({"columns": {"a": number, "b": number, "y": THREE}}, target="y")
-    assert "clipped gradients of several outputs" in explained(schema, survey=False)[1]
-    assert explained(schema, clip=10.0)[1].startswith("bound:")
-
-
-def test_cut_gradients_of_several_targets_are_covered_since_what_is_left_is_convex() -> None:
-    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-    schema = parse_schema({"columns": {"a": number, "y": number, "z": number}}, target=["y", "z"])
-    assert explained(schema, survey=False)[1].startswith("bound:")
+def test_clipped_gradients_of_several_outputs_are_covered_only_if_a_convex_loss_has_them() -> None:
+    several = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": THREE}}, target="y")
+    assert "clipped gradients of several outputs" in explained(several, survey=False)[1]
+    assert explained(several, clip=10.0)[1].startswith("bound:")
+    targets = parse_schema({"columns": {"a": NUMBER, "y": NUMBER, "z": NUMBER}}, target=["y", "z"])
+    assert explained(targets, survey=False)[1].startswith("bound:")
 
 
 def test_alternatives_are_listed_best_first_and_one_of_them_is_chosen(schema: Schema) -> None:
@@ -144,7 +142,7 @@ def test_it_is_said_why_no_survey_is_made_where_it_could_not_tell_two_directions
     assert "no survey is made" not in explained(schema, algorithm="accelerated")[1]
 
 
-def test_of_counts_a_schema_tells_too_little_so_that_bounds_choose_where_a_survey_could_tell_nothing() -> None:
+def test_for_counts_loss_bounds_choose_if_a_survey_would_be_too_noisy() -> None:
     number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
     schema = parse_schema({"columns": {"a": number, "y": {**number, "upper": 100.0}}}, target="y")
     proposal = propose(schema, [Member("north", 20, 0.5, 1e-6)], PlanRequest(loss="poisson"))
@@ -153,7 +151,7 @@ def test_of_counts_a_schema_tells_too_little_so_that_bounds_choose_where_a_surve
     assert f"the noise of its survey reaches {proposal.survey_resolution:.2g}" in explain_proposal(proposal)[1]
 
 
-def test_of_many_features_means_are_surveyed_unless_noise_would_hide_them() -> None:
+def test_with_many_features_means_are_surveyed_unless_noise_would_hide_them() -> None:
     number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
     schema = parse_schema({"columns": {**{f"x{i}": number for i in range(1100)}, "y": number}}, target="y")
     for records, surveyed in ((20_000, True), (200, False)):
@@ -180,15 +178,17 @@ def test_the_edge_falls_with_records_and_budget_and_at_one_half_a_survey_is_made
     assert all(surveyed == (edge < 1 / 2) for edge, surveyed in taken)
 
 
-def test_whoever_asks_for_preconditioned_descent_decides_on_its_survey(schema: Schema) -> None:
+def test_a_request_for_preconditioned_descent_decides_on_its_survey(schema: Schema) -> None:
     for members in ([Member("north", 20, 0.5, 1e-6)], MEMBERS):
         for survey, stages in ((None, 1), (True, 1), (False, 0)):
             asked = PlanRequest(algorithm="preconditioned", survey=survey)
             assert propose(schema, members, asked).plan.training_numbers == (stages,)
 
 
-def test_a_lasso_is_covered_by_the_bound_of_whatever_the_planner_takes_for_it(schema: Schema) -> None:
+def test_a_lasso_gets_an_algorithm_that_takes_one_and_is_covered_by_its_bound(schema: Schema) -> None:
     members = [Member(name, 2000, 2.0, 1e-6) for name in ("a", "b")]
+    assert propose(schema, members).plan.algorithm.name == "preconditioned"
+    assert propose(schema, members, PlanRequest(lasso=0.01)).plan.algorithm.name == "accelerated"
     for method in ("accelerated", "regularised", "minibatch-sgd", "localized", "multi-stage"):
         ridge = 0.2 if method in ("multi-stage", "minibatch-sgd") else 0.0
         plain, pulled = (
@@ -205,9 +205,3 @@ def test_a_lasso_is_covered_by_the_bound_of_whatever_the_planner_takes_for_it(sc
         same = method not in ("localized", "minibatch-sgd")
         assert (pulled.choice.bound == plain.choice.bound) == same
         assert getattr(pulled.plan.algorithm, "growth", 1.0) == 1.0
-
-
-def test_who_asks_for_a_lasso_gets_an_algorithm_that_takes_one(schema: Schema) -> None:
-    members = [Member(name, 2000, 2.0, 1e-6) for name in ("a", "b")]
-    assert propose(schema, members).plan.algorithm.name == "preconditioned"
-    assert propose(schema, members, PlanRequest(lasso=0.01)).plan.algorithm.name == "accelerated"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.research.theory.problem import Problem, equal_silos, localized_phases, phase_noise
+from ringfence.research.theory.problem import equal_silos, localized_phases, phase_noise
+from tests.research.theory.worked import WORKED
 
 Floats = NDArray[np.float64]
 Run = Callable[[Floats, Floats], Floats]  # from starts (runs, d) and noises (rounds, runs, d) to the models (runs, d)
@@ -21,15 +23,20 @@ DISTANCE = float(np.linalg.norm(START))
 
 
 def accelerated_run(
-    gradient: Callable[[Floats], Floats], start: Floats, noises: Floats, upsilon: float, mu: float = 0.0
+    gradient: Callable[[Floats], Floats],
+    start: Floats,
+    noises: Floats,
+    upsilon: float,
+    mu: float = 0.0,
+    project: Callable[[Floats], Floats] = np.asarray,
 ) -> Floats:
-    """Algorithm 1 of the paper over the whole space, with α_r = 2/(r+1) and η_r = 4υ/(r(r+1)); the minimum is at 0."""
+    """Algorithm 1 of the paper, by default over the whole space, with α_r = 2/(r+1) and η_r = 4υ/(r(r+1))."""
     w = mean = start
     for r, noise in enumerate(noises, start=1):
         a, e = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
         scale = e + (1 - a**2) * mu
         middle = (1 - a) * (mu + e) / scale * mean + a * ((1 - a) * mu + e) / scale * w
-        w = (a * mu * middle + ((1 - a) * mu + e) * w - a * (gradient(middle) + noise)) / (mu + e)
+        w = project((a * mu * middle + ((1 - a) * mu + e) * w - a * (gradient(middle) + noise)) / (mu + e))
         mean = a * w + (1 - a) * mean
     return mean
 
@@ -59,7 +66,7 @@ def slope(w: Floats) -> Floats:
 
 @pytest.mark.parametrize("rounds", [1, 5, 50, 300])
 @pytest.mark.parametrize("variance", [0.0, 0.01, 4.0])
-def test_the_accelerated_bound_holds_at_its_best_pace(rounds: int, variance: float) -> None:
+def test_the_accelerated_bound_holds_at_its_best_upsilon(rounds: int, variance: float) -> None:
     known = {"smoothness": 2.0, "distance": DISTANCE, "rounds": rounds, "variance": variance}
     upsilon = loss_bounds.accelerated_upsilon(**known)  # type: ignore[arg-type]
     exact = expected_gap(lambda w, noises: accelerated_run(slope, w, noises, upsilon), rounds, variance)
@@ -170,15 +177,8 @@ def test_the_strongly_convex_minibatch_bound_becomes_the_convex_one_as_the_curva
     assert loss_bounds.minibatch_strong_empirical(strong_convexity=1.0, **long) == pytest.approx(0.15)  # type: ignore[arg-type]
 
 
-WORKED = Problem(
-    silos=25, records=1238, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=1.0, delta=1 / 1238**2, smoothness=0.25
-)
-
-
 def test_localized_phases_halve_the_records_spend_the_budget_once_each_and_keep_what_helps() -> None:
-    problem = Problem(
-        silos=25, records=4096, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=2.0, delta=1e-7, smoothness=0.25
-    )
+    problem = replace(WORKED, records=4096, epsilon=2.0, delta=1e-7)
     plan = localized_phases(problem)
     assert [phase.records for phase in plan.phases] == [2048 >> i for i in range(len(plan.phases))]
     assert plan.bound == loss_bounds.localized_bound(equal_silos(problem), plan.phases)
@@ -200,21 +200,15 @@ def test_localized_phases_fit_the_rounds_that_there_are(most: int) -> None:
 
 
 def test_absent_silos_cost_the_localized_algorithm_rounds_and_accuracy() -> None:
-    some = Problem(
-        silos=25, records=1238, dimension=50, lipschitz=1.0, diameter=10.0, epsilon=1.0, delta=1 / 1238**2,
-        smoothness=0.25, available=12.0,
-    )  # fmt: skip
+    some = replace(WORKED, available=12.0)
     fewer, all_of_them = localized_phases(some), localized_phases(WORKED)
     assert fewer.bound > all_of_them.bound
     assert fewer.rounds > all_of_them.rounds
 
 
 def test_localization_refuses_what_it_cannot_split() -> None:
-    single = Problem(
-        silos=5, records=1, dimension=2, lipschitz=1.0, diameter=1.0, epsilon=1.0, delta=1e-3, smoothness=1.0
-    )
     with pytest.raises(PlanError, match="at least 2"):
-        localized_phases(single)
+        localized_phases(replace(WORKED, records=1))
     with pytest.raises(PlanError, match="at least one"):
         localized_phases(WORKED, most_rounds=0)
 
@@ -222,10 +216,7 @@ def test_localization_refuses_what_it_cannot_split() -> None:
 def test_the_localized_bound_holds_for_the_population_risk_of_simulated_heterogeneous_silos() -> None:
     """Hoeffding: risks lie in [0, LD] = [0, 4], so the margin keeps a false alarm below 10⁻⁶."""
     silos, records, d, radius, runs = 4, 512, 3, 2.0, 300
-    problem = Problem(
-        silos=silos, records=records, dimension=d, lipschitz=1.0, diameter=2 * radius, epsilon=8.0, delta=1e-5,
-        smoothness=0.25,
-    )  # fmt: skip
+    problem = replace(WORKED, silos=silos, records=records, dimension=d, diameter=2 * radius, epsilon=8.0, delta=1e-5)
     plan = localized_phases(problem, most_rounds=150)
     random = np.random.default_rng(11)
     # Each silo draws uniformly from its own 20 vectors yx of norm at most 1; the loss is ln(1 + exp(−⟨w, yx⟩)).
@@ -245,16 +236,13 @@ def test_the_localized_bound_holds_for_the_population_risk_of_simulated_heteroge
     w = np.zeros((runs, d))
     for phase in plan.phases:
         counts = random.multinomial(phase.records, np.full(20, 1 / 20), size=(runs, silos)).astype(np.float64)
-        start, point, mean, lam, upsilon = w, w, w, phase.penalty, 0.25 + phase.penalty
-        for r in range(1, phase.rounds + 1):
-            a, e = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
-            scale = e + (1 - a**2) * lam
-            middle = (1 - a) * (lam + e) / scale * mean + a * ((1 - a) * lam + e) / scale * point
-            noise = random.normal(scale=phase_noise(problem, phase) / math.sqrt(silos), size=(runs, d))
-            g = mean_gradient(middle, counts) + lam * (middle - start) + noise
-            point = within((a * lam * middle + ((1 - a) * lam + e) * point - a * g) / (lam + e))
-            mean = a * point + (1 - a) * mean
-        w = mean
+        start, lam = w, phase.penalty
+
+        def gradient(at: Floats, counts: Floats = counts, start: Floats = start, lam: float = lam) -> Floats:
+            return mean_gradient(at, counts) + lam * (at - start)
+
+        noises = random.normal(scale=phase_noise(problem, phase) / math.sqrt(silos), size=(phase.rounds, runs, d))
+        w = accelerated_run(gradient, w, noises, 0.25 + lam, mu=lam, project=within)
     best = np.zeros(d)
     for _ in range(3000):
         best = within(best - 4 * mean_gradient(best[None], np.ones((1, silos, 20)))[0])

@@ -16,7 +16,16 @@ COUNTS = Statistics(columns=("a", "b"))
 MEMBERS = [Member("north", 4000, 2.0, 1e-6), Member("south", 900, 0.5)]
 
 
-def test_it_asks_one_query_once_of_everybody_about_all_records(schema: Schema) -> None:
+def assert_spends_every_budget(plan: Plan) -> None:
+    for terms, member in zip(plan.silos, MEMBERS, strict=True):
+        (promised,) = terms.guarantees
+        assert (promised.epsilon, promised.delta, promised.against) == (member.epsilon, member.allowed_delta, "anyone")
+        assert 0.999 * promised.epsilon <= cost(plan_events(plan, terms), promised) <= promised.epsilon
+        less = renoised(plan, terms.name, sigma=terms.stages[0].sigma * 0.999)
+        assert cost(plan_events(less, less.silos[plan.silos.index(terms)]), promised) > promised.epsilon
+
+
+def test_it_asks_one_query_once_of_everybody_about_all_records_and_spends_every_budget(schema: Schema) -> None:
     plan = make_query_plan(schema, MEMBERS, COUNTS)
     (stage,) = plan.stages
     assert (stage.query, stage.rounds, stage.sampling) == (COUNTS, 1, Full())
@@ -24,16 +33,7 @@ def test_it_asks_one_query_once_of_everybody_about_all_records(schema: Schema) -
     assert (plan.rounds, plan.steps) == (1, 0)
     assert [terms.stages[0].batch for terms in plan.silos] == [4000, 900]
     assert [terms.weight for terms in plan.silos] == pytest.approx([40 / 49, 9 / 49])
-
-
-def test_it_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
-    plan = make_query_plan(schema, MEMBERS, COUNTS)
-    for terms, member in zip(plan.silos, MEMBERS, strict=True):
-        (promised,) = terms.guarantees
-        assert (promised.epsilon, promised.delta, promised.against) == (member.epsilon, member.allowed_delta, "anyone")
-        assert 0.999 * promised.epsilon <= cost(plan_events(plan, terms), promised) <= promised.epsilon
-        less = renoised(plan, terms.name, sigma=terms.stages[0].sigma * 0.999)
-        assert cost(plan_events(less, less.silos[plan.silos.index(terms)]), promised) > promised.epsilon
+    assert_spends_every_budget(plan)
 
 
 def test_two_surveys_are_two_runs_unless_they_are_named(schema: Schema) -> None:
@@ -46,46 +46,36 @@ def test_members_that_make_no_plan_are_refused_in_a_sentence(schema: Schema) -> 
         make_query_plan(schema, [Member("twin", 40, 1.0)] * 2, COUNTS)
 
 
-def trained(schema: Schema, loss: str | None = None) -> Plan:
-    return make_plan(schema, MEMBERS, PlanRequest(rounds=3, loss=loss))
+def summary(schema: Schema, loss: str | None = None) -> Plan:
+    trained = make_plan(schema, MEMBERS, PlanRequest(rounds=3, loss=loss))
+    return make_summary_plan(trained, pack(np.zeros(trained.dimension)), MEMBERS)
 
 
-def test_it_asks_all_records_and_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
-    before = trained(schema, loss="logistic")
-    plan = make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
+def test_a_summary_asks_all_records_and_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
+    plan = summary(schema, loss="logistic")
     (stage,) = plan.stages
     assert isinstance(stage.query, SecondMoments)
     assert (stage.rounds, stage.section, plan.steps) == (SUMMARY_ROUNDS, None, 0)
     assert [terms.stages[0].batch for terms in plan.silos] == [4000, 900]
-    for terms in plan.silos:
-        assert 0.999 * terms.guarantee.epsilon <= cost(plan_events(plan, terms), terms.guarantee)
-        assert cost(plan_events(plan, terms), terms.guarantee) <= terms.guarantee.epsilon
+    assert_spends_every_budget(plan)
 
 
 def test_a_loss_without_curvature_is_refused_in_a_sentence(schema: Schema) -> None:
-    before = trained(schema, loss="hinge")
     with pytest.raises(PlanError, match="the hinge loss has no second moments to ask for"):
-        make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
+        summary(schema, loss="hinge")
 
 
 @pytest.mark.parametrize("second", ["town", "curved"])
 def test_interactions_that_add_up_to_other_features_are_refused_with_the_remedy(second: str) -> None:
     number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
-    columns = {
-        "age": number,
-        "curved": number,
-        "cost": number,
-        "town": {"type": "categorical", "categories": ["a", "b"]},
-    }
+    town = {"type": "categorical", "categories": ["a", "b"]}
+    columns = {"age": number, "curved": number, "cost": number, "town": town}
     maps = [{"type": "spline", "columns": ["curved"]}, {"type": "interaction", "columns": ["age", second]}]
-    before = trained(parse_schema({"columns": columns, "maps": maps}, target="cost"))
     with pytest.raises(PlanError, match="Train a model without that interaction"):
-        make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
+        summary(parse_schema({"columns": columns, "maps": maps}, target="cost"))
 
 
 def test_more_features_than_the_budgets_can_carry_are_refused_before_anything_is_spent() -> None:
     columns = {f"x{place:02}": {"type": "numeric", "lower": 0.0, "upper": 1.0} for place in range(40)}
-    wide = parse_schema({"columns": columns}, target="x00")
-    before = trained(wide)
     with pytest.raises(PlanError, match=r"with 40 features the noise .* Allow a larger epsilon"):
-        make_summary_plan(before, pack(np.zeros(before.dimension)), MEMBERS)
+        summary(parse_schema({"columns": columns}, target="x00"))

@@ -6,7 +6,6 @@ import pytest
 
 from ringfence.accounting import calibrate
 from ringfence.accounting.charges import cost, plan_events
-from ringfence.planning.channels import PLANNERS, own_noise
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import OwnNoise, Schema
@@ -26,12 +25,6 @@ def test_less_noise_in_the_training_would_break_a_promise(schema: Schema, sampli
         own = less.terms(terms.name)
         assert own is not None
         assert cost(plan_events(less, own), terms.guarantee) > terms.guarantee.epsilon
-
-
-def test_every_silo_is_promised_its_own_budget_against_anyone(schema: Schema) -> None:
-    for terms, member in zip(make_plan(schema, MEMBERS).silos, MEMBERS, strict=True):
-        (promised,) = terms.guarantees
-        assert (promised.epsilon, promised.delta, promised.against) == (member.epsilon, member.delta, "anyone")
 
 
 def test_silos_that_differ_in_name_and_weight_only_share_one_calibration(
@@ -55,9 +48,3 @@ def test_the_channel_carries_the_correlation_that_was_asked_for_in_training_only
     asked = PlanRequest(algorithm="accelerated", sampling="one-pass", rounds=10, correlation=0.4, survey=True)
     plan = make_plan(schema, MEMBERS, asked)
     assert [stage.channel for stage in plan.stages] == [OwnNoise(), OwnNoise(correlation=0.4)]
-
-
-def test_it_serves_whoever_trusts_nobody_and_leaves_the_request_as_it_is() -> None:
-    request = PlanRequest(sampling="fixed", correlation=0.1)
-    assert PLANNERS[request.trust] is own_noise
-    assert own_noise.restricted(request, MEMBERS) is request

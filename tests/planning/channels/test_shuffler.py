@@ -196,19 +196,8 @@ def test_requests_that_contradict_themselves_are_refused(said: dict[str, Any], s
 
 
 def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
-    request = PlanRequest(
-        epsilon=1.0,
-        delta=1e-6,
-        algorithm="bounded",
-        rounds=3,
-        trust="shuffler",
-        keys=KEYS,
-        quorum=2,
-        colluders=0,
-        bits=600,
-        available=3,
-        held_out=0.0,
-    )
+    trusted: dict[str, Any] = {"trust": "shuffler", "keys": KEYS, "quorum": 2, "colluders": 0, "bits": 600}
+    request = PlanRequest(epsilon=1.0, algorithm="bounded", rounds=3, available=3, held_out=0.0, **trusted)
     plan = propose_for(request, SCHEMA, SIZES).plan
     channel = shuffle_of(plan)
     assert (channel.quorum, channel.colluders) == (2, 0)
