@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from ringfence.research.federate import (
     heterogeneity_at_optimum,
     iid,
     optimum,
-    power_law_sizes,
     silo_gradients,
     train_test,
 )
@@ -84,17 +82,6 @@ def test_given_sizes_are_kept_and_the_rest_is_left_out(sizes: list[int], spare: 
     split = by_sizes(records, sizes, choices(seed))
     assert_disjoint_and_without_empty_silos(split, len(sizes), records)
     assert [len(rows) for rows in split] == sizes
-
-
-@light
-@given(spare=st.integers(0, 5000), silos=st.integers(1, 40), exponent=st.floats(0, 400))
-def test_power_law_sizes_add_up_and_fall(spare: int, silos: int, exponent: float) -> None:
-    records = silos + spare
-    sizes = power_law_sizes(records, silos, exponent)
-    assert len(sizes) == silos
-    assert sum(sizes) == records
-    assert min(sizes) >= 1
-    assert all(later <= earlier + 1 for earlier, later in pairwise(sizes))  # rounding
 
 
 @light
@@ -194,7 +181,6 @@ def test_train_and_test_rows_divide_every_silo(sizes: list[int], fraction: float
         (lambda: iid(3, 0, choices(0)), "Ask for 1 to 3"),
         (lambda: by_sizes(5, [3, 3], choices(0)), "do not fit 5 records"),
         (lambda: by_sizes(5, [3, 0], choices(0)), "at least 1"),
-        (lambda: power_law_sizes(5, 2, -1.0), "must be 0 or a positive"),
         (lambda: by_label(np.array([0, 0, 1]), 3, choices(0)), "there are 2 labels"),
         (lambda: by_sorted_target(np.arange(10.0), 7, choices(0)), "leave nothing for the last of 7"),
         (lambda: by_pairs_of_classes(np.arange(11), choices(0)), "exactly one of the two lists"),

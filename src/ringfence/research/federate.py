@@ -44,20 +44,6 @@ def by_sizes(records: int, sizes: Sequence[int], choices: np.random.Generator) -
     return _cut(choices.permutation(records), sizes)[: len(sizes)]
 
 
-def power_law_sizes(records: int, silos: int, exponent: float) -> list[int]:
-    """Return sizes for `by_sizes` that add up to `records`: silo i gets 1 and its share ∝ i^(−exponent) of the rest.
-
-    Exponent 0 is balanced, up to one record; 1 gives the first silo about `silos` times as much as the last.
-    """
-    _require_room(records, silos)
-    if not 0.0 <= exponent < math.inf:
-        raise TrainingError(f"The power law's exponent {exponent} must be 0 or a positive number.")
-    shares = np.arange(1, silos + 1, dtype=np.float64) ** -exponent
-    ends = np.round(np.cumsum(shares) / np.sum(shares) * (records - silos)).astype(np.int64)
-    ends[-1] = records - silos
-    return [1 + int(size) for size in np.diff(ends, prepend=0)]
-
-
 def by_label(labels: NDArray[Any], silos: int, choices: np.random.Generator) -> list[Rows]:
     """Give every silo its own labels: one each where there are as many silos as labels, else neighbouring ones.
 

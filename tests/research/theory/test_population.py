@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -13,9 +14,10 @@ from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
 from ringfence.research.theory import population
 from ringfence.research.theory.problem import Problem
-from tests.research.theory.worked import WORKED
+from tests.research.theory.worked import ROUGH, WORKED
 
 Floats = NDArray[np.float64]
+SIZES = {"distance": 5.0, "lipschitz": 1.0, "smoothness": 0.25, "records": 1238, "silos": 25}
 
 
 def largest_move(step: float, rounds: int, ridge: float) -> float:
@@ -47,10 +49,7 @@ def test_a_replaced_record_moves_minibatch_sgd_by_no_more_than_our_bound_with_al
 
 
 def test_the_step_minimises_the_population_bound() -> None:
-    known = {
-        "distance": 5.0, "lipschitz": 1.0, "smoothness": 0.25, "rounds": 400, "records": 1238, "silos": 25,
-        "second_moment": 1.3,
-    }  # fmt: skip
+    known = SIZES | {"rounds": 400, "second_moment": 1.3}
     step = population.minibatch_step(**known)  # type: ignore[arg-type]
     best = population.minibatch_population(step=step, **known)  # type: ignore[arg-type]
     for other in (0.9 * step, 1.1 * step):
@@ -66,11 +65,9 @@ def test_stich_s_step_beats_the_convex_bound_when_the_loss_is_strongly_convex() 
     strong = overfit + loss_bounds.minibatch_strong_empirical(
         distance=5.0, strong_convexity=0.1, step=step, rounds=5000, second_moment=1.0
     )
-    assert (
-        strong
-        < 0.02
-        < loss_bounds.minibatch_empirical(distance=5.0, step=5.0 / math.sqrt(5000), rounds=5000, second_moment=1.0)
-    )
+    step = 5.0 / math.sqrt(5000)
+    plain = loss_bounds.minibatch_empirical(distance=5.0, step=step, rounds=5000, second_moment=1.0)
+    assert strong < 0.02 < plain
 
 
 def exact_sigma(problem: Problem, rounds: int) -> float:
@@ -81,10 +78,7 @@ def exact_sigma(problem: Problem, rounds: int) -> float:
 def test_the_bounds_of_the_worked_example() -> None:
     for rounds, value in [(20, 1.12), (400, 0.261), (30_000, 0.0806)]:
         moment = population.second_moment(WORKED, exact_sigma(WORKED, rounds))
-        known = {
-            "distance": 5.0, "lipschitz": 1.0, "smoothness": 0.25, "rounds": rounds, "records": 1238, "silos": 25,
-            "second_moment": moment,
-        }  # fmt: skip
+        known = SIZES | {"rounds": rounds, "second_moment": moment}
         step = population.minibatch_step(**known)  # type: ignore[arg-type]
         assert population.minibatch_population(step=step, **known) == pytest.approx(value, rel=0.01)  # type: ignore[arg-type]
     for rounds, value in [(20, 0.0860), (40, 0.0799)]:
@@ -112,8 +106,8 @@ def test_the_variance_without_replacement_is_exact_when_silos_are_equally_noisy(
         for first in subset_means(list(gradients[i]), K)
         for second in subset_means(list(gradients[j]), K)
     ]
-    problem = Problem(
-        silos=3, records=4, dimension=2, lipschitz=9.0, diameter=1.0, epsilon=1.0, delta=1e-3, available=float(M),
+    problem = replace(
+        WORKED, silos=3, records=4, dimension=2, lipschitz=9.0, available=float(M),
         variance=float((inner**2).sum(axis=1).mean()),
         heterogeneity=float(((centres - centres.mean(axis=0)) ** 2).sum(axis=1).mean()),
     )  # fmt: skip
@@ -131,16 +125,10 @@ def test_full_batches_of_all_silos_leave_only_the_noise() -> None:
 def test_one_pass_needs_a_record_a_round_and_a_smooth_loss() -> None:
     with pytest.raises(PlanError, match="ask for fewer"):
         population.one_pass(WORKED, rounds=1239, sigma=1.0)
-    rough = Problem(silos=2, records=9, dimension=1, lipschitz=1.0, diameter=1.0, epsilon=1.0, delta=1e-3)
     with pytest.raises(PlanError, match="smooth the loss first"):
-        population.one_pass(rough, rounds=3, sigma=1.0)
-    strong = Problem(
-        silos=25, records=10**5, dimension=5, lipschitz=1.0, diameter=4.0, epsilon=1.0, delta=1e-9, smoothness=0.5,
-        strong_convexity=0.25,
-    )  # fmt: skip
-    plain = Problem(
-        silos=25, records=10**5, dimension=5, lipschitz=1.0, diameter=4.0, epsilon=1.0, delta=1e-9, smoothness=0.5
-    )
+        population.one_pass(ROUGH, rounds=3, sigma=1.0)
+    plain = replace(WORKED, records=10**5, dimension=5, diameter=4.0, delta=1e-9, smoothness=0.5)
+    strong = replace(plain, strong_convexity=0.25)
     assert population.one_pass(strong, rounds=50, sigma=0.1) < population.one_pass(plain, rounds=50, sigma=0.1)
     assert population.initial_gap(strong) == 2.0
     assert population.initial_gap(plain) == 2.0
