@@ -1,4 +1,4 @@
-"""Intervals know sampling and noise: exact where they can be computed otherwise, and infinite where nothing is told."""
+"""Intervals cover sampling and noise: exact where they can be computed, and infinite where curvature is hidden."""
 
 import math
 
@@ -22,11 +22,11 @@ from ringfence.silo.records.records import Records
 NUMBERS, LABELS = summary_plan(labels=False), summary_plan(labels=True)
 FEATURES, TARGETS = draw(DESIGNS[0], False, 400, np.random.default_rng(1))
 EVERYTHING = MomentsArgument(np.zeros(6), 10.0, 1.0, np.eye(6) / 10.0)
-"""So long axes and units that nothing is cut."""
+"""So long axes and units that nothing is clipped."""
 JUST_THE_WEIGHTS = np.eye(6), np.zeros(6)
 
 
-def told(
+def moments_of(
     plan: Plan, asked: MomentsArgument, features: FloatArray, targets: FloatArray, sigma: float
 ) -> dict[str, SiloMoments]:
     answers = exact_answers(plan, asked, features, targets)
@@ -39,12 +39,14 @@ def test_without_noise_they_are_least_squares_with_the_usual_sandwich() -> None:
     scores = FEATURES * (TARGETS - FEATURES @ best)[:, None]
     error = np.sqrt(np.diag(inverse @ (scores.T @ scores) @ inverse))
     at = EVERYTHING._replace(weights=best)
-    found = coefficient_intervals(at, told(NUMBERS, at, FEATURES, TARGETS, 1e-12), 2000, *JUST_THE_WEIGHTS, level=0.95)
+    found = coefficient_intervals(
+        at, moments_of(NUMBERS, at, FEATURES, TARGETS, 1e-12), 2000, *JUST_THE_WEIGHTS, level=0.95
+    )
     np.testing.assert_allclose([one.estimate for one in found], best, atol=1e-9)
     np.testing.assert_allclose([one.error for one in found], error, rtol=1e-6)
     np.testing.assert_allclose([one.high - one.estimate for one in found], 1.959964 * error, rtol=1e-5)
     elsewhere = coefficient_intervals(
-        EVERYTHING, told(NUMBERS, EVERYTHING, FEATURES, TARGETS, 1e-12), 2000, *JUST_THE_WEIGHTS, level=0.95
+        EVERYTHING, moments_of(NUMBERS, EVERYTHING, FEATURES, TARGETS, 1e-12), 2000, *JUST_THE_WEIGHTS, level=0.95
     )
     np.testing.assert_allclose([one.estimate for one in elsewhere], best, atol=1e-9)
 
@@ -61,7 +63,7 @@ def test_noise_makes_them_longer_by_its_own_variance() -> None:
     best = np.asarray(np.linalg.lstsq(FEATURES, TARGETS, rcond=None)[0], dtype=np.float64)
     at, sigma = EVERYTHING._replace(weights=best), 1e-4
     quiet, noisy = (
-        coefficient_intervals(at, told(NUMBERS, at, FEATURES, TARGETS, s), 2000, *JUST_THE_WEIGHTS, level=0.95)
+        coefficient_intervals(at, moments_of(NUMBERS, at, FEATURES, TARGETS, s), 2000, *JUST_THE_WEIGHTS, level=0.95)
         for s in (1e-12, sigma)
     )
     mean = FEATURES.T @ FEATURES / 2000
@@ -70,9 +72,9 @@ def test_noise_makes_them_longer_by_its_own_variance() -> None:
         assert more.error**2 == pytest.approx(less.error**2 + by, rel=1e-6)
 
 
-def test_what_has_no_curvature_cannot_be_told() -> None:
+def test_without_curvature_a_coefficient_is_unknown() -> None:
     flat = FEATURES * np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
-    silos = told(NUMBERS, EVERYTHING, flat, TARGETS, 1e-5)
+    silos = moments_of(NUMBERS, EVERYTHING, flat, TARGETS, 1e-5)
     noise = np.random.default_rng(3).normal(scale=1e-5, size=(5, 48))
     silos = {
         name: silo._replace(answer=silo.answer + own) for (name, silo), own in zip(silos.items(), noise, strict=True)
@@ -83,7 +85,7 @@ def test_what_has_no_curvature_cannot_be_told() -> None:
 
 
 def test_p_values_and_intervals_agree_at_every_level() -> None:
-    silos = told(NUMBERS, EVERYTHING, FEATURES, TARGETS, 1e-3)
+    silos = moments_of(NUMBERS, EVERYTHING, FEATURES, TARGETS, 1e-3)
     found = coefficient_intervals(EVERYTHING, silos, 2000, *JUST_THE_WEIGHTS, level=0.9)
     open_ones = {place: one for place, one in enumerate(found) if one.p_value > 1e-9}
     assert len(open_ones) >= 3
@@ -94,7 +96,7 @@ def test_p_values_and_intervals_agree_at_every_level() -> None:
 
 def test_silos_as_draws_widen_intervals_by_how_far_their_own_answers_lie_apart() -> None:
     """Five equal silos of one feature each: the mean of their own estimates, and Student's t of 4 degrees."""
-    silos = told(NUMBERS, EVERYTHING, FEATURES, TARGETS, 1e-12)
+    silos = moments_of(NUMBERS, EVERYTHING, FEATURES, TARGETS, 1e-12)
     curvature = np.mean([MomentBlocks.of(EVERYTHING, silo.answer).curvature for silo in silos.values()], axis=0)
     best = np.linalg.lstsq(FEATURES, TARGETS, rcond=None)[0]
     found = coefficient_intervals(EVERYTHING, silos, 2000, *JUST_THE_WEIGHTS, level=0.95, by_silo=True)
@@ -108,17 +110,17 @@ def test_silos_as_draws_widen_intervals_by_how_far_their_own_answers_lie_apart()
     assert found[0].high - found[0].low > 1.9 * 2.776 * found[0].error
 
 
-def test_answers_from_two_places_averaged_forget_the_bend_between_them() -> None:
+def test_answers_from_two_places_averaged_cancel_the_change_of_curvature_between_them() -> None:
     """Without noise, Newton's step from one place misses the logistic loss's root by more than that from both."""
     features, targets = draw(DESIGNS[0], True, 2000, np.random.default_rng(2))
     root = np.zeros(6)
     for _ in range(12):
         ask = MomentsArgument(root, 1.0, 0.25, np.eye(6) / 10.0)
         root = np.array([one.estimate for one in coefficient_intervals(
-            ask, told(LABELS, ask, features, targets, 1e-12), 10**4, *JUST_THE_WEIGHTS, level=0.95
+            ask, moments_of(LABELS, ask, features, targets, 1e-12), 10**4, *JUST_THE_WEIGHTS, level=0.95
         )])  # fmt: skip
     one, other = root + np.eye(6)[5], root + 0.3 * np.eye(6)[0]
-    answers = [told(LABELS, ask._replace(weights=place), features, targets, 1e-12) for place in (one, other)]
+    answers = [moments_of(LABELS, ask._replace(weights=place), features, targets, 1e-12) for place in (one, other)]
     both = {
         name: silo._replace(answer=(silo.answer + answers[1][name].answer) / 2) for name, silo in answers[0].items()
     }
@@ -139,9 +141,9 @@ def test_every_round_asks_at_a_better_place(plan: Plan) -> None:
     assert isinstance(query, SecondMoments)
     asked = first_moment_request(query, plan)
     for _ in range(4):
-        answer, noise, _ = pooled_moments(told(plan, asked, features, targets, 1e-9))
+        answer, noise, _ = pooled_moments(moments_of(plan, asked, features, targets, 1e-9))
         asked = next_moment_request(plan, asked, answer, noise)
-    curvature = MomentBlocks.of(asked, pooled_moments(told(plan, asked, features, targets, 1e-9))[0]).curvature
+    curvature = MomentBlocks.of(asked, pooled_moments(moments_of(plan, asked, features, targets, 1e-9))[0]).curvature
     values = np.linalg.eigvalsh(curvature)
     assert values[-1] < 1.5 * values[0]
     residuals = plan.loss.residuals(features @ asked.weights[:, None], targets)

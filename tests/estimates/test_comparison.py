@@ -1,4 +1,4 @@
-"""Differences of losses are told with intervals that hold all at once, though the same records chose the best."""
+"""Differences of losses have intervals that hold all at once, though the same records chose the best."""
 
 import math
 
@@ -29,9 +29,9 @@ def test_intervals_of_all_candidates_hold_together_as_often_as_they_say_whicheve
         square = (MODELS - 1) * 0.3**2  # of a record's differences: equal variances in all directions but one
         exact = query.scale * np.append(sampled, CURVE * square)
         found = ComparedLosses.of(query, 1.0, NoisyAnswer(exact + random.normal(0, SIGMA, MODELS + 1), SIGMA, RECORDS))
-        told = [found.above_best(model) for model in range(MODELS)]
-        covered += all(one.low is not None and one.high is not None and one.low <= 0 <= one.high for one in told)
-        assert told[found.best].value == told[found.best].low == told[found.best].high == 0.0
+        above = [found.above_best(model) for model in range(MODELS)]
+        covered += all(one.low is not None and one.high is not None and one.low <= 0 <= one.high for one in above)
+        assert above[found.best].value == above[found.best].low == above[found.best].high == 0.0
     assert binom.cdf(covered, runs, 0.95) > 1e-6
 
 
@@ -52,7 +52,7 @@ def test_no_record_differs_by_more_than_the_last_edge(loss: str) -> None:
     assert largest <= difference_edges(plan, models)[-1]
 
 
-def test_without_noise_nothing_is_cut_and_with_more_of_it_ever_more_is() -> None:
+def test_without_noise_nothing_is_clipped_and_with_more_of_it_ever_more_is() -> None:
     plan, random = plan_with("logistic"), np.random.default_rng(1)
     models = 0.5 * random.normal(size=(3, plan.dimension))
     records = records_of(plan, [draw_record(plan, random) for _ in range(500)])
@@ -63,7 +63,7 @@ def test_without_noise_nothing_is_cut_and_with_more_of_it_ever_more_is() -> None
         [plan.loss.values(records.features @ own.reshape(plan.data.width, -1), records.targets) for own in models]
     )
     sizes = np.linalg.norm(losses - losses.mean(axis=0), axis=0)
-    cuts = [difference_clip(query, asked, NoisyAnswer(exact, 1e-9, 500), sigma) for sigma in (1e-6, 0.02, 0.2)]
-    assert cuts[0] >= 0.99 * sizes.max()
-    assert cuts == sorted(cuts, reverse=True)
-    assert float(np.mean(sizes > cuts[1])) == pytest.approx(2 * 0.02 * math.sqrt(2), abs=0.05)
+    clips = [difference_clip(query, asked, NoisyAnswer(exact, 1e-9, 500), sigma) for sigma in (1e-6, 0.02, 0.2)]
+    assert clips[0] >= 0.99 * sizes.max()
+    assert clips == sorted(clips, reverse=True)
+    assert float(np.mean(sizes > clips[1])) == pytest.approx(2 * 0.02 * math.sqrt(2), abs=0.05)

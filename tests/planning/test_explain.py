@@ -51,7 +51,7 @@ def test_the_smoothing_of_a_kink_is_mentioned_with_its_error(schema: Schema) -> 
     assert "kink" not in explained(schema)[1]
 
 
-def test_a_survey_is_said_to_be_part_of_the_budget_and_its_expected_bound_is_stated_beside_its_bound(
+def test_a_survey_is_part_of_the_budget_and_its_expected_bound_stands_beside_its_bound(
     schema: Schema,
 ) -> None:
     proposal = propose(schema, MEMBERS, PlanRequest(algorithm="accelerated", survey=True))

@@ -46,11 +46,11 @@ def test_nothing_is_said_of_a_table_without_maps_or_of_maps_that_the_budget_carr
 
 def test_maps_that_are_wider_than_the_budget_carries_are_named_with_the_remedy() -> None:
     proposal = proposed(spline(60), epsilon=0.5)
-    told = wide_maps_warning(proposal.plan)
-    assert told in plan_warnings(proposal)
-    assert "they make 125 features of 3" in told
-    assert "Take fewer knots, harmonics, interactions or Fourier features, or a larger epsilon." in told
-    assert f"more than {maps_must_remove(proposal.plan):.0%} of what the plain columns leave" in told
+    warning = wide_maps_warning(proposal.plan)
+    assert warning in plan_warnings(proposal)
+    assert "they make 125 features of 3" in warning
+    assert "Take fewer knots, harmonics, interactions or Fourier features, or a larger epsilon." in warning
+    assert f"more than {maps_must_remove(proposal.plan):.0%} of what the plain columns leave" in warning
     assert wide_maps_warning(proposed(spline(60), epsilon=20.0).plan) == ""
     assert wide_maps_warning(proposed(spline(60), epsilon=0.5, records=100_000).plan) == ""
 
@@ -65,7 +65,7 @@ def test_maps_must_remove_more_the_wider_they_are_and_the_smaller_the_budget(alg
 
 
 def test_the_noise_in_scores_is_as_large_as_it_is_in_runs() -> None:
-    """Features that vary alike in all directions, targets of which nothing can be told: what a model scores is noise.
+    """Features that vary alike in all directions, targets that nothing predicts: what a model scores is noise.
 
     The rule takes the clip for the length of a typical gradient. It is half or twice that, and the noise's square a
     quarter or four times what is said. Each run's mean square over 17 directions has a relative standard deviation of
@@ -91,10 +91,12 @@ def of_columns(count: int, *, epsilon: float, records: int = RECORDS, **wishes: 
 
 def test_where_features_must_explain_half_of_the_target_the_planner_says_so_with_the_remedy() -> None:
     proposal = of_columns(12, epsilon=0.5)
-    told = noisy_scores_warning(proposal.plan)
-    assert told in plan_warnings(proposal)
-    assert f"unless the features explain more than {must_explain(proposal.plan):.0%} of the target's variance" in told
-    assert "Use fewer columns (there are 13 weights), more records or a larger epsilon, or trust a shuffler." in told
+    warning = noisy_scores_warning(proposal.plan)
+    assert warning in plan_warnings(proposal)
+    assert (
+        f"unless the features explain more than {must_explain(proposal.plan):.0%} of the target's variance" in warning
+    )
+    assert "Use fewer columns (there are 13 weights), more records or a larger epsilon, or trust a shuffler." in warning
     for fewer in (of_columns(2, epsilon=0.5), of_columns(12, epsilon=3.0), of_columns(12, epsilon=0.5, records=5000)):
         assert noisy_scores_warning(fewer.plan) == ""
         assert 0 < must_explain(fewer.plan) < 0.5
@@ -136,7 +138,7 @@ def proposed_for(columns: int, records: int = 1000, *, target: Any = LABEL, **as
     return propose_for(request, schema, dict.fromkeys(["a", "b", "c"], records))
 
 
-def test_many_columns_for_a_small_budget_are_told_and_what_to_do() -> None:
+def test_many_columns_for_a_small_budget_are_warned_of_with_what_to_do() -> None:
     (warning,) = plan_warnings(proposed_for(1500))
     assert "buys almost nothing" in warning
     assert all(remedy in warning for remedy in ("fewer columns", "1501 weights", "larger epsilon", "shuffler"))
@@ -188,7 +190,7 @@ def test_no_average_of_all_gradients_tells_a_weight_better_than_is_said() -> Non
     assert noise_in_weights(plan) == pytest.approx(math.sqrt(np.mean(newton**2)), rel=1e-6)
 
 
-def test_noise_in_a_model_of_counts_is_told_by_the_curvature_of_cut_gradients() -> None:
+def test_noise_in_a_model_of_counts_follows_from_the_curvature_of_clipped_gradients() -> None:
     """Over the whole domain e^u curves up to e^18 times as much, and the noise in a weight looked like nothing."""
     plan = proposed_for(8, target={"type": "numeric", "lower": 0.0, "upper": 20.0}, loss="poisson", survey=False).plan
     stage = plan.training_numbers[0]

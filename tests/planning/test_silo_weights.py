@@ -115,12 +115,12 @@ def test_explanation_review_and_statement_say_whom_a_model_is_for_that_counts_by
     schema: Schema, tmp_path: Path
 ) -> None:
     proposal = propose(schema, STRICT, PlanRequest(weights="noise"))
-    told = weighting(proposal.plan)
-    assert "silos are weighted by the noise in their answers: the model is best for records weighted that way" in told
-    assert "least suited to 'strict', which has 0.33 of all" in told
-    assert told in explain_proposal(proposal)[0]
+    clause = weighting(proposal.plan)
+    assert "silos are weighted by the noise in their answers: the model is best for records weighted that way" in clause
+    assert "least suited to 'strict', which has 0.33 of all" in clause
+    assert clause in explain_proposal(proposal)[0]
     with Ledger.create(tmp_path / "strict.ledger", silo="strict", budget=Budget(1.0, 1e-6)) as ledger:
-        assert told in review(proposal.plan, ledger.account(), "").text()
+        assert clause in review(proposal.plan, ledger.account(), "").text()
     assert "Silos are weighted by the noise in their answers: the model" in stated(proposal.plan)
 
 

@@ -72,7 +72,7 @@ def silos_for(loss: Any, schema: Schema) -> dict[str, Records]:
 
 
 def plan_for(loss: Any, **changes: Any) -> Plan:
-    """Make a plan of eight rounds of minibatch SGD, unless told otherwise."""
+    """Make a plan of eight rounds of minibatch SGD, by default."""
     members = [Member(name, size, 2.0, 1e-6) for name, size in SIZES.items()]
     algorithm = MinibatchSGD(step=0.5, momentum=0.5, skip=2, growth=1.1)
     request = PlanRequest(**{"loss": loss, "rounds": 8, "algorithm": algorithm, **changes})

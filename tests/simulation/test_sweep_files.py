@@ -110,7 +110,7 @@ def test_a_sweep_killed_at_random_moments_ends_with_every_cell_exactly_once(
     assert len(task.cells) == 960 - (kept.count(b"\n") - 1), "a finished row was repeated"
 
 
-def test_a_second_process_on_the_same_file_is_told_so_and_harms_nothing(tmp_path: Path) -> None:
+def test_a_second_process_on_the_same_file_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
     with started(out, 1) as process:
         wait_for_lines(out, 2)

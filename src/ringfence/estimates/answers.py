@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from ringfence.protocol import Evaluation, Facts, FloatArray
+from ringfence.protocol import Evaluation, Facts, FloatArray, Loss, Schema
 from ringfence.protocol.queries.evaluation import node_weights, path_signs
+
+BinEdges: TypeAlias = dict[str, FloatArray]
+"""Bin edges, or a clip, by block of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class BlockMeans:
 class EvaluationAnswers:
     """What one silo, or all of them together, answered in some rounds of an evaluation: means by block and round."""
 
-    facts: Facts
+    data: Schema
+    loss: Loss
     records: int
     rounds: Sequence[Mapping[str, BlockMeans]]
 
@@ -96,7 +101,7 @@ def read_rounds(
                 if scale[name] > 0
             }
         )
-    return EvaluationAnswers(facts, records, every)
+    return EvaluationAnswers(facts.data, facts.loss, records, every)
 
 
 @dataclass(frozen=True)

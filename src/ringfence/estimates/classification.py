@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from ringfence.estimates.answers import (
+    BinEdges,
     BlockMeans,
     CellShares,
     EvaluationAnswers,
@@ -32,7 +33,7 @@ from ringfence.estimates.metrics import (
     share_metric,
     share_of_cells,
 )
-from ringfence.protocol import Facts, FloatArray
+from ringfence.protocol import FloatArray, Loss, Schema
 from ringfence.protocol.queries.evaluation import MARGIN, MOST_CONFUSED, SCORE_LEVELS
 
 LEAVES = 2**SCORE_LEVELS
@@ -134,7 +135,7 @@ def _mean_precision(end: float, steps: FloatArray, negatives: FloatArray) -> flo
 def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return all metrics of a classifier of two classes."""
     scores = ScoreShares.of(answers)
-    cells, loss = scores.cells, answers.facts.loss
+    cells, loss = scores.cells, answers.loss
     right, taken = _indicator(1, 1) + _indicator(0, 0), _indicator(1, 1) + _indicator(0, 1)
     positive, hit = _indicator(1), _indicator(1, 1)
     share = cells.total(positive)
@@ -168,7 +169,7 @@ def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
 
 def _loss_name(answers: EvaluationAnswers) -> str:
     """Return the name of a classifier's loss, for its metric."""
-    return "log loss" if answers.facts.loss.is_log_loss else f"{answers.facts.loss.name} loss"
+    return "log loss" if answers.loss.is_log_loss else f"{answers.loss.name} loss"
 
 
 def _entropy_metric(share: float, variance: float) -> Metric:
@@ -235,8 +236,9 @@ def _calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> l
     return points
 
 
-def binary_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+def binary_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between scores and the clip of losses: powers of 2 at first, then quantiles."""
+    del data
     if answers is None:
         edges = largest * 2.0 ** -np.arange(LEAVES - 1, 0, -1)
         return {"scores": np.concatenate([edges, edges]), "loss": np.array([2.0])}
@@ -250,7 +252,7 @@ def binary_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | 
     far = max(_far_score(edges, part, least) for edges, part in wrong)
     return {
         "scores": np.concatenate([log_quantiles(below, sides[0][::-1], even), log_quantiles(above, sides[1], even)]),
-        "loss": np.maximum(facts.loss.values(np.array([[-2.0 * far]]), np.ones(1)), 1.0),
+        "loss": np.maximum(loss.values(np.array([[-2.0 * far]]), np.ones(1)), 1.0),
     }
 
 
@@ -260,9 +262,9 @@ def _far_score(edges: FloatArray, wrong: FloatArray, least: float) -> float:
     return float(log_quantiles(edges, wrong, np.array([1 - beyond]))[0])
 
 
-def binary_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+def binary_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
-    del facts
+    del loss
     if not last:
         return {"confusion": 0.4, "scores": 0.6}
     return {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
@@ -274,7 +276,7 @@ def _class_shares(answers: EvaluationAnswers) -> CellShares:
     They add up to 1 and, in the second case, agree with the measured accuracy.
     """
     counted, correct = answers.averaged("cells"), answers.averaged("correct")
-    size, classes = len(counted.values), answers.facts.loss.categories
+    size, classes = len(counted.values), answers.loss.categories
     ones = np.ones((1, size))
     rows, values = [np.eye(size)], [counted.values]
     weights = [np.full(size, counted.noise**-2)]
@@ -292,7 +294,7 @@ def _class_shares(answers: EvaluationAnswers) -> CellShares:
 
 def _accuracy(answers: EvaluationAnswers) -> tuple[float, float]:
     """Return the accuracy of a classifier of several classes, and the variance of its noise."""
-    cells, classes = _class_shares(answers), answers.facts.loss.categories
+    cells, classes = _class_shares(answers), answers.loss.categories
     if len(cells.shares) > classes:
         right = np.eye(classes).reshape(-1)
         return cells.total(right), cells.noise_variance(right)
@@ -302,7 +304,7 @@ def _accuracy(answers: EvaluationAnswers) -> tuple[float, float]:
 
 def multiclass_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return all metrics of a classifier of several classes."""
-    classes, cells, records = answers.facts.loss.categories, _class_shares(answers), answers.records
+    classes, cells, records = answers.loss.categories, _class_shares(answers), answers.records
     by_class = cells if len(cells.shares) == classes else cells.merged(np.repeat(np.eye(classes), classes, axis=1))
     largest = int(np.argmax(by_class.shares))
     guess, variance = float(by_class.shares[largest]), float(by_class.noise[largest, largest])
@@ -325,7 +327,7 @@ def multiclass_metrics(answers: EvaluationAnswers) -> list[Metric]:
 
 def multiclass_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]]:
     """Return the share of the records with each class and prediction, unless there are too many classes."""
-    cells, classes = _class_shares(answers), answers.facts.loss.categories
+    cells, classes = _class_shares(answers), answers.loss.categories
     if len(cells.shares) == classes:
         return []
     slopes = np.eye(len(cells.shares))
@@ -337,7 +339,7 @@ def _confidence_shares(answers: EvaluationAnswers) -> tuple[CellShares, FloatArr
     tree = answers.latest("confidence")
     value, noise = _accuracy(answers)
     sides = CellShares(np.array([1 - value, value]), noise * np.array([[1.0, -1.0], [-1.0, 1.0]]), answers.records)
-    bounds = np.concatenate([[1 / answers.facts.loss.categories], tree.bin_edges, [1.0]])
+    bounds = np.concatenate([[1 / answers.loss.categories], tree.bin_edges, [1.0]])
     return leaf_shares(sides, tree), (bounds[1:] + bounds[:-1]) / 2
 
 
@@ -346,21 +348,21 @@ def multiclass_calibration_curve(answers: EvaluationAnswers) -> list[tuple[float
     return _calibration_curve("share of right predictions", *_confidence_shares(answers))
 
 
-def multiclass_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+def multiclass_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between confidences: even ones at first, then quantiles."""
-    del largest
-    lowest, even = 1 / facts.loss.categories, np.arange(1, LEAVES) / LEAVES
+    del data, largest
+    lowest, even = 1 / loss.categories, np.arange(1, LEAVES) / LEAVES
     edges = lowest + (1 - lowest) * even
     if answers is not None:
         shares = _confidence_shares(answers)[0].shares.reshape(2, LEAVES).sum(axis=0)
         known = np.concatenate([[lowest], answers.latest("confidence").bin_edges, [1.0]])
         edges = np.interp(even, cumulative_shares(shares), known)
-    return {"confidence": edges, "loss": np.array([2 * math.log(facts.loss.categories)])}
+    return {"confidence": edges, "loss": np.array([2 * math.log(loss.categories)])}
 
 
-def multiclass_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+def multiclass_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity."""
-    shares = {"correct": 0.2, "cells": 0.4 if facts.loss.categories <= MOST_CONFUSED else 0.2}
+    shares = {"correct": 0.2, "cells": 0.4 if loss.categories <= MOST_CONFUSED else 0.2}
     if not last:
         return {**shares, "confidence": 0.4}
     return {**shares, "confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ringfence.estimates import classification, regression, survival
-from ringfence.estimates.answers import AnsweredRound, EvaluationAnswers, read_rounds
+from ringfence.estimates.answers import AnsweredRound, BinEdges, EvaluationAnswers, read_rounds
 from ringfence.estimates.metrics import (
     CalibrationBin,
     ConfusionCell,
@@ -17,7 +17,7 @@ from ringfence.estimates.metrics import (
     clipping_note,
     normal_metric,
 )
-from ringfence.protocol import Evaluation, Facts, FloatArray
+from ringfence.protocol import Evaluation, Facts, FloatArray, Loss, Schema
 from ringfence.protocol.queries.evaluation import CURVE, EvaluationArgument
 
 
@@ -25,8 +25,8 @@ class _Kind(NamedTuple):
     """How targets of one kind are evaluated."""
 
     metrics: Callable[[EvaluationAnswers], list[Metric]]
-    bin_edges: Callable[[Facts, float, EvaluationAnswers | None], dict[str, FloatArray]]
-    block_shares: Callable[[Facts, bool], dict[str, float]]
+    bin_edges: Callable[[Schema, Loss, float, EvaluationAnswers | None], BinEdges]
+    block_shares: Callable[[Loss, bool], dict[str, float]]
 
 
 _KINDS: dict[str, _Kind] = {
@@ -59,11 +59,12 @@ def next_evaluation_request(
     """
     kind = _KINDS[facts.loss.target_kind]
     largest = max(facts.data.feature_norm * float(np.linalg.norm(weights)), _SMALLEST)
-    bin_edges = kind.bin_edges(facts, largest, read_rounds(query, facts, rounds) if rounds else None)
+    known = read_rounds(query, facts, rounds) if rounds else None
+    bin_edges = kind.bin_edges(facts.data, facts.loss, largest, known)
     bin_edges["paired"] = bin_edges["loss"] / 4  # models that are compared mostly differ by less
-    chosen = kind.block_shares(facts, last)
+    chosen = kind.block_shares(facts.loss, last)
     if last and not rounds:
-        early = kind.block_shares(facts, False)
+        early = kind.block_shares(facts.loss, False)
         chosen = {name: chosen.get(name, 0.0) + early.get(name, 0.0) for name in chosen | early}
     blocks = query.blocks(facts)
     total = sum(chosen.get(block.name, 0.0) for block in blocks) * (1 + 1e-12)
@@ -86,7 +87,7 @@ def evaluation_report(query: Evaluation, facts: Facts, rounds: Sequence[Answered
 
 def model_metrics(answers: EvaluationAnswers) -> ModelMetrics:
     """Return all metrics, and for classifiers the confusion matrix, ROC curve and calibration curve."""
-    loss, column = answers.facts.loss, answers.facts.data.target_column
+    loss, column = answers.loss, answers.data.target_column
     metrics = (*_KINDS[loss.target_kind].metrics(answers), *_metrics_against_other_model(answers))
     if column.is_number:
         return ModelMetrics(records=answers.records, metrics=metrics)

@@ -4,11 +4,10 @@ Several targets have the metrics of each, and the mean of their R².
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from ringfence.estimates.answers import BlockMeans, EvaluationAnswers, leaf_shares_of_all
+from ringfence.estimates.answers import BinEdges, BlockMeans, EvaluationAnswers, leaf_shares_of_all
 from ringfence.estimates.intervals import Interval, ratio_interval
 from ringfence.estimates.metrics import (
     TOO_NOISY,
@@ -20,7 +19,7 @@ from ringfence.estimates.metrics import (
     three_digits,
 )
 from ringfence.estimates.tails import FAR, BoundedMean, ErrorSizes, TargetDistribution, most_beyond
-from ringfence.protocol import Domain, Facts, FloatArray, Loss, PersonRule, Schema, Squared, Unit
+from ringfence.protocol import FloatArray, Loss, Schema, Squared
 from ringfence.protocol.arrays import TINY
 from ringfence.protocol.queries.evaluation import CURVE, RESIDUAL_LEVELS, TARGET_LEVELS, number_blocks, target_block
 
@@ -39,7 +38,7 @@ def _target_distribution(answers: EvaluationAnswers) -> TargetDistribution:
     """Return the distribution of a regression's targets, from the last round."""
     tree = answers.latest("targets")
     cells = leaf_shares_of_all(answers.records, tree)
-    return TargetDistribution(cells, tree.bin_edges, answers.facts.data.target_bound)
+    return TargetDistribution(cells, tree.bin_edges, answers.data.target_bound)
 
 
 def regression_metrics(answers: EvaluationAnswers) -> list[Metric]:
@@ -47,7 +46,7 @@ def regression_metrics(answers: EvaluationAnswers) -> list[Metric]:
     below = _share_below(answers)
     metrics = [*_error_metrics(answers), below] if answers.has("squared") else [below]
     if answers.has("loss"):
-        name = f"{answers.facts.loss.name} loss of scaled targets"
+        name = f"{answers.loss.name} loss of scaled targets"
         metrics.append(clipped_loss_metric(name, answers.latest("loss"), answers.records))
     return metrics
 
@@ -55,14 +54,14 @@ def regression_metrics(answers: EvaluationAnswers) -> list[Metric]:
 def _share_below(answers: EvaluationAnswers) -> Metric:
     """Return the share of targets below the prediction, beside the quantile that the model aims at, if any."""
     below, noise = answers.averaged("below").scalar()
-    name, aim = "share of targets below the prediction", answers.facts.loss.aimed_share
+    name, aim = "share of targets below the prediction", answers.loss.aimed_share
     share = share_metric(name, (1 + below) / 2, (noise / 2) ** 2, answers.records)
     return share if aim is None else share.noted(f"the model aims at {aim:g}")
 
 
 def _error_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return a regression's RMSE, mean absolute error and R²."""
-    unit, offset = answers.facts.data.target_scaling
+    unit, offset = answers.data.target_scaling
     sizes, squared, absolute = _error_sizes(answers), answers.latest("squared"), answers.latest("absolute")
     clip = float(squared.bin_edges[0])
     square, size = _mean_power(squared, clip, 2, sizes), _mean_power(absolute, clip, 1, sizes)
@@ -79,7 +78,7 @@ def _error_metrics(answers: EvaluationAnswers) -> list[Metric]:
     ]
     if answers.has("target") and answers.has("targets"):
         mean, variance, spread = _target_moments(answers.latest("target"), _target_distribution(answers))
-        bound = 2 * answers.facts.data.target_bound
+        bound = 2 * answers.data.target_bound
         metrics += [
             _in_target_units("RMSE of guessing the mean", spread, unit, root=True, most=bound).noted(
                 "assuming that the tails of the targets decay as their flanks do"
@@ -146,9 +145,9 @@ def _r_squared(square: BoundedMean, spread: BoundedMean, note: str) -> Metric:
     return bounded_metric(_R2, 1 - value, interval, least=-_MOST, most=1.0, unknown=unknown).noted(note)
 
 
-def regression_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+def regression_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between errors and between targets, and the clips: by public bounds, then by the answers."""
-    bound, count, targets = facts.data.target_bound, 2**RESIDUAL_LEVELS, 2**TARGET_LEVELS
+    bound, count, targets = data.target_bound, 2**RESIDUAL_LEVELS, 2**TARGET_LEVELS
     if answers is None:
         clip, window = (bound + largest) / 4, (0.0, bound)
         errors = (bound + largest) * 2.0 ** (-np.arange(count - 1, 0, -1) / 2)
@@ -160,58 +159,34 @@ def regression_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswer
         below = sizes.quantiles((1 - FAR) * (1 - (1 - half) ** 1.5))  # finer where errors are large
         errors = np.concatenate([np.minimum(below, clip), [clip], clip * 2.0 ** (4 * half)])
         edges = seen.quantiles(np.arange(1, targets) / targets)
-    losses = facts.loss.values(np.array([[-clip], [clip]]), np.zeros(2))
+    losses = loss.values(np.array([[-clip], [clip]]), np.zeros(2))
     clips = {"squared": np.array([clip]), "absolute": np.array([clip])}
-    loss = np.maximum(losses.max(keepdims=True), TINY)
-    return {"residuals": errors, "targets": edges, "target": np.array(window), **clips, "loss": loss}
+    worst = np.maximum(losses.max(keepdims=True), TINY)
+    return {"residuals": errors, "targets": edges, "target": np.array(window), **clips, "loss": worst}
 
 
-def regression_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+def regression_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
     if not last:
         return {"below": 0.1, "residuals": 0.5, "targets": 0.4}
     shares = {"below": 0.06, "residuals": 0.2, "squared": 0.4, "absolute": 0.1, "target": 0.24}
-    return {**shares, "loss": 0.0 if facts.loss.is_squared_error else 0.1, "paired": 0.3}
+    return {**shares, "loss": 0.0 if loss.is_squared_error else 0.1, "paired": 0.3}
 
 
-@dataclass(frozen=True)
-class TargetFacts:
-    """The facts of a plan as far as they concern one of its targets: its place among them, and those of `Facts`."""
-
-    place: int
-    name: str
-    data: Schema
-    loss: Loss
-    domain: Domain
-    dimension: int
-    unit: Unit
-    person_rule: PersonRule | None
-    rows_per_person: int | None
-
-
-def _each_target(facts: Facts) -> list[TargetFacts]:
-    """Return the public facts of each target of a regression with several."""
-    rest = (facts.domain, facts.dimension, facts.unit, facts.person_rule, facts.rows_per_person)
-    return [
-        TargetFacts(place, name, facts.data.of_one(name), Squared(), *rest)
-        for place, name in enumerate(facts.data.targets)
-    ]
-
-
-def _answers_of_target(answers: EvaluationAnswers, target: TargetFacts) -> EvaluationAnswers:
+def _answers_of_target(answers: EvaluationAnswers, place: int, name: str) -> EvaluationAnswers:
     """Return the answers about one target of a regression with several, by the names of a single one's blocks."""
-    names = {target_block(block.name, target.place): block.name for block in number_blocks()}
+    names = {target_block(block.name, place): block.name for block in number_blocks()}
     rounds = [{names[name]: means for name, means in blocks.items() if name in names} for blocks in answers.rounds]
-    return EvaluationAnswers(target, answers.records, rounds)
+    return EvaluationAnswers(answers.data.of_one(name), Squared(), answers.records, rounds)
 
 
 def multitarget_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return every target's metrics, in its units, and the mean R²."""
     metrics, explained = [], []
-    for target in _each_target(answers.facts):
-        own = regression_metrics(_answers_of_target(answers, target))
+    for place, target in enumerate(answers.data.targets):
+        own = regression_metrics(_answers_of_target(answers, place, target))
         explained += [metric for metric in own if metric.name == _R2]
-        metrics += [metric.model_copy(update={"name": f"{target.name}: {metric.name}"}) for metric in own]
+        metrics += [metric.model_copy(update={"name": f"{target}: {metric.name}"}) for metric in own]
     return [*metrics, *_mean_r_squared(explained)]
 
 
@@ -230,22 +205,24 @@ def _mean_r_squared(explained: list[Metric]) -> list[Metric]:
     return [Metric(name=_R2, value=value, low=low, high=high, note="the mean over the targets")]
 
 
-def multitarget_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+def multitarget_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return every target's bin edges; the clip of the whole loss is the sum of theirs."""
+    del loss
     edges, clip = dict[str, FloatArray](), np.zeros(1)
-    for target in _each_target(facts):
-        own = regression_bin_edges(target, largest, None if answers is None else _answers_of_target(answers, target))
+    for place, target in enumerate(data.targets):
+        known = None if answers is None else _answers_of_target(answers, place, target)
+        own = regression_bin_edges(data.of_one(target), Squared(), largest, known)
         clip = clip + own.pop("loss")
-        edges |= {target_block(name, target.place): marks for name, marks in own.items()}
+        edges |= {target_block(name, place): marks for name, marks in own.items()}
     return {**edges, "loss": clip}
 
 
-def multitarget_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+def multitarget_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity: the same for every target."""
     chosen: dict[str, float] = {}
-    for target in _each_target(facts):
-        own = regression_block_shares(target, last)
+    for place in range(loss.outputs):
+        own = regression_block_shares(Squared(), last)
         together = chosen.get("paired", 0.0) + own.pop("paired", 0.0)
-        chosen |= {target_block(name, target.place): share for name, share in own.items()}
+        chosen |= {target_block(name, place): share for name, share in own.items()}
         chosen |= {"paired": together} if together else {}
     return chosen

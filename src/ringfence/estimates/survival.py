@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringfence.estimates.answers import EvaluationAnswers
+from ringfence.estimates.answers import BinEdges, EvaluationAnswers
 from ringfence.estimates.intervals import half_width
 from ringfence.estimates.metrics import Metric, clipped_mean_metric, share_metric
-from ringfence.protocol import Facts, FloatArray
+from ringfence.protocol import FloatArray, Loss, Schema
 from ringfence.protocol.arrays import TINY
 
 MOST_EXPECTED = 4.0
@@ -22,7 +22,7 @@ def survival_metrics(answers: EvaluationAnswers) -> list[Metric]:
     metrics = [share_metric("share with an event", (1 + ended) / 2, (noise / 2) ** 2, answers.records)]
     for block, name, what in (
         ("expected", "events that the model expects, per record", "expectation"),
-        ("loss", f"{answers.facts.loss.name} loss of scaled times", "loss"),
+        ("loss", f"{answers.loss.name} loss of scaled times", "loss"),
     ):
         if answers.has(block):
             means = answers.latest(block)
@@ -33,16 +33,16 @@ def survival_metrics(answers: EvaluationAnswers) -> list[Metric]:
     return metrics
 
 
-def survival_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+def survival_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the clips of expectations and losses, by the public bounds on the logarithm of the hazard."""
-    del facts, answers
+    del data, loss, answers
     reach = MOST_EXPECTED + min(largest, MOST_EXPECTED)
     return {"expected": np.array([MOST_EXPECTED]), "loss": np.array([max(reach, TINY)])}
 
 
-def survival_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+def survival_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity: the same in every round, since no bin edges are estimated."""
-    del facts, last
+    del loss, last
     return {"event": 0.3, "expected": 0.3, "loss": 0.4, "paired": 0.4}
 
 

@@ -257,20 +257,14 @@ class PlanRequest:
             raise PlanError(f"The batch must be a whole number of at least 1, but is {self.batch}.")
         if self.rounds is not None and self.most_rounds is not None:
             raise PlanError("Give either the exact number of rounds or the most rounds allowed, not both.")
-        for name in ("clip", "distance"):
-            number = getattr(self, name)
-            if number is not None and not 1e-50 <= number <= 1e50:
-                raise PlanError(f"The {name} must be a positive number that can be computed with, but is {number!r}.")
+        for name, least in {"clip": 1e-50, "distance": 1e-50, "ridge": 0.0, "lasso": 0.0}.items():
+            number, kind = getattr(self, name), "a positive" if least else "0 or a positive"
+            if number is not None and not least <= number <= 1e50:
+                raise PlanError(f"The {name} must be {kind} number that can be computed with, but is {number!r}.")
         if not 0 <= self.held_out_share <= 0.99 or round(self.held_out_share, 2) != self.held_out_share:
             raise PlanError(
                 f"The held-out share must be between 0 and 0.99, in whole percent, but is {self.held_out!r}."
             )
-        for name in ("ridge", "lasso"):
-            strength = getattr(self, name)
-            if not 0 <= strength <= 1e50:
-                raise PlanError(
-                    f"The {name} must be 0 or a positive number that can be computed with, but is {strength!r}."
-                )
 
     @property
     def held_out_share(self) -> float:

@@ -92,48 +92,40 @@ def sweep(
     return Path(out)
 
 
-class _Wave:
-    """Blocks for one call of joblib, which takes them as workers become free, however slowly results are written.
-
-    So a wave ends when too many results wait: blocking instead would hold the lock that handing them over needs.
-    """
-
-    def __init__(self, task: SweepTask, blocks: Iterator[list[Cell]], most: int) -> None:
-        """Begin a wave of a sweep's blocks that ends when so many results wait."""
-        self._task, self._blocks, self._most = task, blocks, most
-        self.waiting = 0
-        self.is_last = False
-        self.failure: SweepError | None = None
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield a sweep's blocks as joblib's calls, until too many results wait, one failed, or none is left."""
-        while self.failure is None and self.waiting < self._most:
-            block = next(self._blocks, None)
-            if block is None:
-                self.is_last = True
-                return
-            self.waiting += 1
-            yield joblib.delayed(_run)(self._task, block)
-
-
 def _run_all(
     task: SweepTask, blocks: Iterator[list[Cell]], workers: int | None, log: Log, report: Callable[[], None]
 ) -> None:
-    """Run the blocks and log what they return; after a failure start no more, and raise it when all are in."""
+    """Run the blocks and log what they return; after a failure start no more, and raise it when all are in.
+
+    Joblib takes blocks as workers become free, however slowly results are written. So one call of it is a wave that
+    ends when too many results wait: blocking instead would hold the lock that handing them over needs.
+    """
+    waiting, is_last, failure = 0, False, None
+    most = MOST_BLOCKS_PER_WORKER * joblib.effective_n_jobs(workers)
+
+    def wave() -> Iterator[Any]:
+        """Yield a sweep's blocks as joblib's calls, until too many results wait, one failed, or none is left."""
+        nonlocal waiting, is_last
+        while failure is None and waiting < most:
+            block = next(blocks, None)
+            if block is None:
+                is_last = True
+                return
+            waiting += 1
+            yield joblib.delayed(_run)(task, block)
+
     with _parallel(workers) as parallel:
-        most = MOST_BLOCKS_PER_WORKER * joblib.effective_n_jobs(workers)
-        wave = _Wave(task, blocks, most)
-        while not wave.is_last:
-            with _taken(parallel(wave)) as results:
+        while not is_last:
+            with _taken(parallel(wave())) as results:
                 for result in results:
                     if isinstance(result, SweepError):
-                        wave.failure = wave.failure or result
+                        failure = failure or result
                     else:
                         log.append(result)
                         report()
-                    wave.waiting -= 1
-            if wave.failure:
-                raise wave.failure
+                    waiting -= 1
+            if failure:
+                raise failure
 
 
 def _parallel(workers: int | None) -> Any:

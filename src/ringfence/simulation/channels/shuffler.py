@@ -20,7 +20,7 @@ class BinomialNoise:
     coins: int
 
     def check(self, participation: Participation) -> None:
-        """Require nothing: whoever answers through the shuffler brings coins."""
+        """Require nothing: every silo that answers through the shuffler brings coins."""
 
     def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
         """Toss the coins of all records that take part in a shuffler's batch."""

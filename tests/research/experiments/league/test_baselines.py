@@ -67,9 +67,9 @@ def test_silos_apart_find_the_best_model_with_plenty_of_budget(tmp_path: Path) -
         assert table.error(fit(table, PLENTY, np.random.default_rng(0))) < 1.05 * best
 
 
-def test_what_localdpmod_is_told_makes_all_rounds_cost_what_they_may() -> None:
-    told = flower.sensitivity_for(0.3, rounds=10, epsilon=1.0, delta=1e-5)
-    sigma = told * math.sqrt(2 * math.log(1.25 / 1e-5))  # its formula, at ε = 1
+def test_the_sensitivity_given_to_localdpmod_makes_all_rounds_cost_what_they_may() -> None:
+    sensitivity = flower.sensitivity_for(0.3, rounds=10, epsilon=1.0, delta=1e-5)
+    sigma = sensitivity * math.sqrt(2 * math.log(1.25 / 1e-5))  # its formula, at ε = 1
     cost = answer_query(
         records=1, rounds=10, sampling="full", batch=None, clip=0.3, delta=1e-5, sigma=sigma, epsilon=None
     )

@@ -41,7 +41,7 @@ def test_the_mean_regret_has_the_error_that_its_tables_noise_leaves() -> None:
 def test_a_rule_is_chosen_on_the_other_tables_and_reported_on_this_one() -> None:
     rules = {"bold": cells({"a": [0.1], "b": [1.0]}), "careful": cells({"a": [0.5], "b": [0.6]})}
     first, second = leave_one_table_out(rules, REFERENCES)
-    # Each rule is perfect on one table, and would be chosen on the other by whoever looks at both.
+    # Each rule is perfect on one table, and would be chosen on the other by a look at both.
     assert (first.table, first.rule, first.regrets, first.least) == ("a", "careful", {1.0: 1.0}, {1.0: 0.0})
     assert (second.table, second.rule, second.regrets, second.least) == ("b", "bold", {1.0: 1.0}, {1.0: 0.0})
 

@@ -1,4 +1,4 @@
-"""A federation of made-up records, and releases that can be told what was released before."""
+"""A federation of made-up records, and releases that can repeat earlier ones."""
 
 import numpy as np
 
@@ -30,14 +30,14 @@ def federation(kind: str, epsilon: float, sizes: tuple[int, ...] = (300, 400), w
 class Recorded(Releases):
     """Releases that write down every answer before its noise, how far it may move, and what was released.
 
-    With `told`, they release that instead of noise: so that neighbours see the same past, as the definition has it.
+    With `repeated`, they release that instead of noise: so that neighbours see the same past, as the definition has it.
     """
 
-    def __init__(self, federation: Federation, runs: int, told: "Recorded | None" = None) -> None:
+    def __init__(self, federation: Federation, runs: int, repeated: "Recorded | None" = None) -> None:
         super().__init__(federation, runs, np.random.default_rng(3))
         self.answers: list[tuple[FloatArray, FloatArray]] = []
         self.released: list[FloatArray] = []
-        self._told = None if told is None else iter(told.released)
+        self._repeated = None if repeated is None else iter(repeated.released)
 
     def release(
         self, place: int, answer: FloatArray, sensitivity: FloatArray | float, share: FloatArray | float
@@ -56,5 +56,5 @@ class Recorded(Releases):
         return self._seen(super().sketch(place, rows, root))
 
     def _seen(self, noisy: FloatArray) -> FloatArray:
-        self.released.append(noisy if self._told is None else next(self._told))
+        self.released.append(noisy if self._repeated is None else next(self._repeated))
         return self.released[-1]

@@ -20,17 +20,17 @@ def two_eigenvalues(epsilon: float, rows: int, larger: float, smaller: float) ->
     """Return δ(ε) of rows of N(0, diag(larger, smaller)) against N(0, I), by integrals of chi-squared distributions."""
     # The loss of sums of squares a and b is ½·(1 − 1/larger)·a − ½·(1/smaller − 1)·b − rows/2·ln(larger·smaller).
     up, down = (1 - 1 / larger) / 2, (1 / smaller - 1) / 2
-    told = epsilon + rows / 2 * math.log(larger * smaller)
+    threshold = epsilon + rows / 2 * math.log(larger * smaller)
 
     def tail(scale: tuple[float, float]) -> float:
         """Return the probability of a loss above ε, of sums of squares with these variances."""
         if down == 0:
-            return float(chi2.sf(told / up / scale[0], rows))
+            return float(chi2.sf(threshold / up / scale[0], rows))
         if up == 0:
-            return float(chi2.cdf(-told / down / scale[1], rows))
+            return float(chi2.cdf(-threshold / down / scale[1], rows))
         return float(
             quad(
-                lambda b: chi2.pdf(b, rows) * chi2.sf((told + down * scale[1] * b) / up / scale[0], rows),
+                lambda b: chi2.pdf(b, rows) * chi2.sf((threshold + down * scale[1] * b) / up / scale[0], rows),
                 *(chi2.ppf(1e-14, rows), chi2.isf(1e-14, rows)),
                 epsabs=0,
                 epsrel=1e-9,

@@ -151,7 +151,7 @@ def test_no_hostile_record_moves_a_release_farther_than_its_noise_counts_on(name
             seen = Recorded(before, len(settings))
             ALL[name].weights(seen, settings)
             for after in family:
-                other = Recorded(after, len(settings), told=seen)
+                other = Recorded(after, len(settings), repeated=seen)
                 ALL[name].weights(other, settings)
                 for (one, bound), (two, same) in zip(seen.answers, other.answers, strict=True):
                     np.testing.assert_array_equal(bound, same)  # it depends on what is public alone
