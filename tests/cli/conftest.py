@@ -19,28 +19,11 @@ import typer.main
 from ringfence.cli import main
 
 SCHEMA = """
-[columns.age]
-type = "numeric"
-lower = 0
-upper = 100
-
-[columns.dose]
-type = "numeric"
-lower = 0
-upper = 10
-
-[columns.ward]
-type = "categorical"
-categories = ["a", "b", "c"]
-
-[columns.ill]
-type = "categorical"
-categories = ["no", "yes"]
-
-[columns.cost]
-type = "numeric"
-lower = 0
-upper = 100
+columns.age = {type = "numeric", lower = 0, upper = 100}
+columns.dose = {type = "numeric", lower = 0, upper = 10}
+columns.ward = {type = "categorical", categories = ["a", "b", "c"]}
+columns.ill = {type = "categorical", categories = ["no", "yes"]}
+columns.cost = {type = "numeric", lower = 0, upper = 100}
 """
 
 _commands = functools.cache(typer.main.get_command)

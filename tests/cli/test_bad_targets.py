@@ -8,32 +8,12 @@ from tests.cli.conftest import refuses, ringfence
 
 SCHEMA = """
 {roles}
-
-[columns.age]
-type = "numeric"
-lower = 0
-upper = 100
-
-[columns.days]
-type = "numeric"
-lower = 0
-upper = 10
-
-[columns.visits]
-type = "numeric"
-lower = 0
-upper = 20
-
-[columns.paid]
-type = "numeric"
-lower = 0.5
-upper = 20
-
-[columns.died]
-type = "categorical"
-categories = ["no", "yes"]
+columns.age = {{type = "numeric", lower = 0, upper = 100}}
+columns.days = {{type = "numeric", lower = 0, upper = 10}}
+columns.visits = {{type = "numeric", lower = 0, upper = 20}}
+columns.paid = {{type = "numeric", lower = 0.5, upper = 20}}
+columns.died = {{type = "categorical", categories = ["no", "yes"]}}
 """
-
 GOOD = "50,5,3,2.5,yes"
 
 

@@ -68,23 +68,11 @@ def test_an_eight_column_file_trains_after_one_draft_and_one_check(tmp_path: Pat
 
 
 SCHEMA = """
-[columns.id]
-type = "identifier"
-[columns.age]
-type = "numeric"
-lower = 0
-upper = 120
-[columns.town]
-type = "categorical"
-categories = ["a", "b"]
-[columns.seen]
-type = "date"
-lower = 2020-01-01
-upper = 2021-01-01
-[columns.height]
-type = "numeric"
-lower = 1
-upper = 2
+columns.id = {type = "identifier"}
+columns.age = {type = "numeric", lower = 0, upper = 120}
+columns.town = {type = "categorical", categories = ["a", "b"]}
+columns.seen = {type = "date", lower = 2020-01-01, upper = 2021-01-01}
+columns.height = {type = "numeric", lower = 1, upper = 2}
 """
 
 

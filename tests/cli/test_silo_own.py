@@ -89,7 +89,7 @@ def test_an_own_model_predicts_and_every_prediction_says_that_it_is_not_private(
 
 def test_a_model_of_another_schema_is_refused_and_nothing_is_written(owner: Owner, federation: Federation) -> None:
     other = federation.folder / "other.toml"
-    other.write_text(federation.schema.read_text().replace("upper = 10\n", "upper = 20\n"))
+    other.write_text(federation.schema.read_text().replace("upper = 10}", "upper = 20}"))
     model = federation.folder / "other.json"
     ringfence(
         "train",
