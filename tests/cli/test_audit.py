@@ -4,10 +4,7 @@ import json
 
 from tests.cli.conftest import refuses, ringfence, ringfence_json
 
-SMALL = (
-    *("--epsilon", "10", "--delta", "1e-5", "--records", "32", "--rounds", "2", "--runs", "40"),
-    "--no-report",
-)
+SMALL = (*("--epsilon", "10", "--delta", "1e-5", "--records", "32", "--rounds", "2", "--runs", "40"), "--no-report")
 
 
 def test_an_honest_silo_is_not_refuted() -> None:

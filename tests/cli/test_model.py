@@ -67,14 +67,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(tmp_path: Pa
     }
     for lie in lies.values():
         model.model_copy(update={"guarantees": {"clinic": lie}}).save(path)
-        refuses(
-            "The statement is not true of silo 'clinic'",
-            "model",
-            "statement",
-            path,
-            "--certificate",
-            certificate,
-        )
+        refuses("The statement is not true of silo 'clinic'", "model", "statement", path, "--certificate", certificate)
     model.save(path)
     (tmp_path / "another").mkdir()
     export(make_silo_folder(tmp_path / "another", seed=8), other)

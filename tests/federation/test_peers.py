@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -75,37 +75,33 @@ class RecordingGate(Gate):
         return self.said[request.round]
 
 
-class Silos:
-    """Gates of one plan, each with records and a ledger of its own."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder = folder
-        self.stack = stack
-
-    def approve(self, plan: Plan, *, broke: str = "") -> dict[str, RecordingGate]:
-        """Open a new ledger for every silo; the budget of the one that is broke is lowered after its approval."""
-        folder = self.folder / str(len(list(self.folder.iterdir())))
-        folder.mkdir()
-        random = np.random.default_rng(3)
-        gates = {}
-        for terms in plan.silos:
-            features = np.concatenate([random.uniform(-1, 1, (terms.records, 3)), np.ones((terms.records, 1))], axis=1)
-            targets = np.where(features @ [1.0, 1.0, 0.0, 0.2] > 0, 1.0, -1.0)
-            budget = Budget.of(terms.guarantees)
-            ledger = self.stack.enter_context(
-                Ledger.create(folder / f"{terms.name}.ledger", silo=terms.name, budget=budget)
-            )
-            gates[terms.name] = RecordingGate(Records(plan.data, features, targets), ledger)
-            gates[terms.name].approve(plan)
-            if terms.name == broke:
-                ledger.grant(Budget(0.01, 1e-6))
-        return gates
+Approve = Callable[..., dict[str, RecordingGate]]
 
 
 @pytest.fixture
-def silos(tmp_path: Path) -> Iterator[Silos]:
+def approve(tmp_path: Path) -> Iterator[Approve]:
+    """Open gates of a plan, each with records and a new ledger; the budget of `broke` is lowered after its approval."""
     with ExitStack() as stack:
-        yield Silos(tmp_path, stack)
+
+        def approved(plan: Plan, *, broke: str = "") -> dict[str, RecordingGate]:
+            folder = tmp_path / str(len(list(tmp_path.iterdir())))
+            folder.mkdir()
+            random = np.random.default_rng(3)
+            gates = {}
+            for terms in plan.silos:
+                features = np.column_stack([random.uniform(-1, 1, (terms.records, 3)), np.ones(terms.records)])
+                targets = np.where(features @ [1.0, 1.0, 0.0, 0.2] > 0, 1.0, -1.0)
+                created = Ledger.create(
+                    folder / f"{terms.name}.ledger", silo=terms.name, budget=Budget.of(terms.guarantees)
+                )
+                ledger = stack.enter_context(created)
+                gates[terms.name] = RecordingGate(Records(plan.data, features, targets), ledger)
+                gates[terms.name].approve(plan)
+                if terms.name == broke:
+                    ledger.grant(Budget(0.01, 1e-6))
+            return gates
+
+        yield approved
 
 
 def talk(plan: Plan, gates: Mapping[str, Gate]) -> dict[str, RunResult]:
@@ -128,7 +124,7 @@ def serve(plan: Plan, answers: Mapping[str, Mapping[int, Answer]]) -> RunResult:
     """Give the recorded answers to a server that makes the same choices."""
 
     def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
-        return {name: answers[name][request.round] for name in names}
+        return {name: answers[name][request.round] for name in names if request.round in answers[name]}
 
     return rounds.run(plan, ask, choices=public_choices(plan))
 
@@ -144,10 +140,10 @@ def check_same(trained: RunResult, other: RunResult) -> None:
 @WHO
 @pytest.mark.parametrize("way", WAYS)
 def test_all_peers_end_with_the_model_that_a_server_makes_of_the_same_answers(
-    schema: Schema, silos: Silos, way: str, participation: Participation, broke: str
+    schema: Schema, approve: Approve, way: str, participation: Participation, broke: str
 ) -> None:
     plan = plan_of(schema, participation=participation, **WAYS[way])
-    gates = silos.approve(plan, broke=broke)
+    gates = approve(plan, broke=broke)
     first, *others = talk(plan, gates).values()
     assert np.linalg.norm(first.weights) > 0
     for other in others:
@@ -156,9 +152,11 @@ def test_all_peers_end_with_the_model_that_a_server_makes_of_the_same_answers(
 
 
 @pytest.mark.parametrize("way", ["surveyed", "localized", "correlated"])
-def test_peers_of_one_process_return_the_model_that_all_of_them_have(schema: Schema, silos: Silos, way: str) -> None:
+def test_peers_of_one_process_return_the_model_that_all_of_them_have(
+    schema: Schema, approve: Approve, way: str
+) -> None:
     plan = plan_of(schema, participation=LUCKY, **WAYS[way])
-    gates = silos.approve(plan)
+    gates = approve(plan)
     seen: list[RoundOutcome] = []
     trained = peers.train_as_peers(plan, gates, watch=seen.append)
     assert tuple(seen) == trained.history
@@ -173,10 +171,10 @@ def test_peers_of_one_process_return_the_model_that_all_of_them_have(schema: Sch
 @WHO
 @pytest.mark.parametrize("way", ["surveyed", "localized", "correlated"])
 def test_every_ledger_is_charged_exactly_as_with_a_server(
-    schema: Schema, silos: Silos, way: str, participation: Participation, broke: str
+    schema: Schema, approve: Approve, way: str, participation: Participation, broke: str
 ) -> None:
     plan = plan_of(schema, participation=participation, **WAYS[way])
-    alone, served = silos.approve(plan, broke=broke), silos.approve(plan, broke=broke)
+    alone, served = approve(plan, broke=broke), approve(plan, broke=broke)
     peers.train_as_peers(plan, alone)
 
     def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
@@ -195,9 +193,9 @@ def test_every_ledger_is_charged_exactly_as_with_a_server(
         assert accounts[0].spent()[0].epsilon <= 20.0
 
 
-def test_a_peer_that_refuses_for_good_is_asked_once_and_the_others_go_on(schema: Schema, silos: Silos) -> None:
+def test_a_peer_that_refuses_for_good_is_asked_once_and_the_others_go_on(schema: Schema, approve: Approve) -> None:
     plan = plan_of(schema, **WAYS["surveyed"])
-    gates = silos.approve(plan, broke="south")
+    gates = approve(plan, broke="south")
     trained = peers.train_as_peers(plan, gates)
     first, *later = trained.history
     assert (first.answered, first.refused) == (("north", "west"), {"south": "budget"})
@@ -206,9 +204,9 @@ def test_a_peer_that_refuses_for_good_is_asked_once_and_the_others_go_on(schema:
     assert [spent.epsilon for spent in gates["south"].ledger.account().spent()] == [0.0]
 
 
-def test_if_all_refuse_there_is_no_model_and_the_error_says_why(schema: Schema, silos: Silos) -> None:
+def test_if_all_refuse_there_is_no_model_and_the_error_says_why(schema: Schema, approve: Approve) -> None:
     plan = plan_of(schema, **WAYS["accelerated"])
-    gates = silos.approve(plan)
+    gates = approve(plan)
     for gate in gates.values():
         gate.end(plan, revoke=True)
     with pytest.raises(TrainingError, match=r"No silo answered any of the 5 rounds \(revoked\)"):
@@ -222,7 +220,7 @@ def test_without_a_peer_there_is_nobody_to_train(schema: Schema) -> None:
 
 @pytest.mark.parametrize("way", ["minibatch-sgd", "surveyed", "localized"])
 def test_a_peer_that_heard_something_else_is_found_out(
-    schema: Schema, silos: Silos, way: str, monkeypatch: pytest.MonkeyPatch
+    schema: Schema, approve: Approve, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of(schema, **WAYS[way])
     receive = Peer.receive
@@ -233,12 +231,12 @@ def test_a_peer_that_heard_something_else_is_found_out(
 
     monkeypatch.setattr(Peer, "receive", half_deaf)
     with pytest.raises(TrainingError, match=r"did not receive the same messages\. Run the plan again"):
-        peers.train_as_peers(plan, silos.approve(plan))
+        peers.train_as_peers(plan, approve(plan))
 
 
-def test_what_does_not_belong_to_the_round_changes_nothing(schema: Schema, silos: Silos) -> None:
+def test_what_does_not_belong_to_the_round_changes_nothing(schema: Schema, approve: Approve) -> None:
     plan = plan_of(schema, **WAYS["accelerated"])
-    gates = silos.approve(plan)
+    gates = approve(plan)
     honest = talk(plan, gates)["north"]
     listener = Peer(plan, gates["north"])
     stale = gates["west"].said[0]
@@ -254,9 +252,9 @@ def test_what_does_not_belong_to_the_round_changes_nothing(schema: Schema, silos
     assert (outcome.answered, outcome.unusable) == (("north",), ("south", "west"))
 
 
-def test_a_peer_that_starts_again_says_the_same_again_and_catches_up(schema: Schema, silos: Silos) -> None:
+def test_a_peer_that_starts_again_says_the_same_again_and_catches_up(schema: Schema, approve: Approve) -> None:
     plan = plan_of(schema, participation=SOME, **WAYS["surveyed"])
-    gates = silos.approve(plan)
+    gates = approve(plan)
     trained = talk(plan, gates)["south"]
     spent = gates["south"].ledger.account().spent()
     said = {name: dict(gate.said) for name, gate in gates.items()}
@@ -310,10 +308,7 @@ def test_peers_in_processes_of_their_own_end_with_the_same_model(schema: Schema,
     assert len(set(printed.values())) == 1
     assert len(printed["north"].strip()) == 64
 
-    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
-        return {name: answers[name][request.round] for name in names if request.round in answers[name]}
-
-    trained = rounds.run(plan, ask, choices=public_choices(plan))
+    trained = serve(plan, answers)
     assert printed["north"].strip().decode() == sha256(trained.weights.tobytes()).hexdigest()
     for name, said in answers.items():
         assert all(isinstance(answer, NoisyUpdate) for answer in said.values())

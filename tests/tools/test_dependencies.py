@@ -51,12 +51,7 @@ def test_a_licence_is_read_from_the_expression_then_classifiers_then_the_free_fi
     install(tmp_path, "silent", "Requires-Dist: elsewhere; python_version < '3'")
     install(tmp_path, "stranger", gpl)
     found = {name: declared(package) for name, package in brought("top", [""], [str(tmp_path)]).items()}
-    assert found == {
-        "top": "ISC",
-        "middle": "MIT AND LicenseRef-Public-Domain",
-        "bare": "GPL-3.0-only",
-        "silent": "",
-    }
+    assert found == {"top": "ISC", "middle": "MIT AND LicenseRef-Public-Domain", "bare": "GPL-3.0-only", "silent": ""}
 
 
 def test_a_package_that_is_not_installed_is_no_package_without_a_licence(tmp_path: Path) -> None:

@@ -72,19 +72,9 @@ def test_checksums_are_signed_with_the_key_and_find_a_changed_file(tmp_path: Pat
     (dist / "a.whl").write_bytes(b"wheel")
     (dist / "a.tar.gz").write_bytes(b"source")
     [sums, signature] = seal(dist, str(key))
-    (tmp_path / "allowed").write_text(f"releases@ringfence {key.with_suffix('.pub').read_text()}")
-    verify: list[str | Path] = [
-        "ssh-keygen",
-        "-Y",
-        "verify",
-        "-f",
-        tmp_path / "allowed",
-        "-I",
-        "releases@ringfence",
-        "-s",
-        signature,
-        "-n",
-    ]
+    signer, allowed = "releases@ringfence", tmp_path / "allowed"
+    allowed.write_text(f"{signer} {key.with_suffix('.pub').read_text()}")
+    verify: list[str | Path] = ["ssh-keygen", "-Y", "verify", "-f", allowed, "-I", signer, "-s", signature, "-n"]
 
     def is_signed(content: bytes, purpose: str) -> bool:
         return subprocess.run([*verify, purpose], input=content, capture_output=True, check=False).returncode == 0

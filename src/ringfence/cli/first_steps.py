@@ -47,9 +47,7 @@ def demo(json: AsJson = False) -> None:
 
         lines = list(
             experiment.run(
-                digits,
-                planned=lambda plan: bar.reset(task, total=plan.rounds),
-                watch=lambda _: bar.advance(task),
+                digits, planned=lambda plan: bar.reset(task, total=plan.rounds), watch=lambda _: bar.advance(task)
             )
         )
     best, shown = experiment.non_private_error(digits), lines[1]

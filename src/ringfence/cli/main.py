@@ -62,9 +62,7 @@ app.command(rich_help_panel=CHECK)(reproduce.reproduce)
 
 
 @app.callback(invoke_without_command=True)
-def _root(
-    version: Annotated[bool, option("Show the version and exit.", None, "--version")] = False,
-) -> None:
+def _root(version: Annotated[bool, option("Show the version and exit.", None, "--version")] = False) -> None:
     """Private federated learning without a trusted server.
 
     Examples:

@@ -66,10 +66,7 @@ def show(model: ModelFile) -> Output:
 
 
 @app.command()
-def card(
-    model: ModelFile,
-    out: Path | None = offered(None, "Write the card here instead of printing it."),
-) -> None:
+def card(model: ModelFile, out: Path | None = offered(None, "Write the card here instead of printing it.")) -> None:
     """Write a model card in Markdown.
 
     It covers data, plan, each silo's guarantee, the private evaluation, and what the model is not for.

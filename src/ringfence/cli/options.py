@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.output import Output, show_output
-from ringfence.federation.requests import UNUSUAL_BUDGET
 from ringfence.planning.options import Option
 
 
@@ -37,7 +36,6 @@ NewFolder = Annotated[Path, argument("The folder to create. An existing one must
 NOTE = ("A note kept with the decision in the ledger and in certificates.", "Ledger")
 Note = Annotated[str, option(*NOTE, metavar="TEXT")]
 PlanFile = Annotated[Path, argument("A plan, as written by `ringfence plan --out`.", metavar="PLAN")]
-UnusualBudget = Annotated[bool, option(*UNUSUAL_BUDGET, "--unusual-budget")]
 Which = Annotated[str, argument("A plan's file, or at least the first 8 characters of its digest.", metavar="PLAN")]
 
 

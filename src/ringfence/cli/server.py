@@ -153,9 +153,7 @@ def run(options: RunOptions) -> Output:
 
 
 @app.command()
-def key(
-    out: Path = offered(REQUIRED, "Write the private key here. An existing key is kept."),
-) -> Output:
+def key(out: Path = offered(REQUIRED, "Write the private key here. An existing key is kept.")) -> Output:
     """Make or show the key that silos seal their messages to.
 
     Only plans with a shuffler need it.

@@ -70,11 +70,7 @@ def of_silo(
     return _write(services, out)
 
 
-def of_shuffler(
-    folder: shuffler.Folder,
-    options: shuffler.ServeOptions,
-    out: Out = _UNITS,
-) -> Output:
+def of_shuffler(folder: shuffler.Folder, options: shuffler.ServeOptions, out: Out = _UNITS) -> Output:
     """Write a hardened systemd unit for the shuffler.
 
     The service runs as the owner of the shuffler's folder.

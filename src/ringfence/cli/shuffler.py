@@ -99,8 +99,7 @@ def serve(
     folder: Folder,
     options: ServeOptions,
     seconds: Annotated[
-        float,
-        option("After the first message, how long a round waits for silos beyond the quorum.", min=0.0),
+        float, option("After the first message, how long a round waits for silos beyond the quorum.", min=0.0)
     ] = 10.0,
 ) -> None:
     """Collect sealed messages and release mixed batches, until stopped.

@@ -118,10 +118,7 @@ def serve(folder: Folder, port: Annotated[int | None, option(*PORT)] = None) -> 
 
 
 @app.command()
-def page(
-    folder: Folder,
-    port: int = offered(0, "Port on 127.0.0.1. Default: any free one."),
-) -> None:
+def page(folder: Folder, port: int = offered(0, "Port on 127.0.0.1. Default: any free one.")) -> None:
     """Serve the operator's page to a browser on this machine.
 
     It shows the budget, waiting plans and the ledger, and has a stop button.
@@ -271,10 +268,7 @@ def ledger(folder: Folder) -> Output:
 
 
 @app.command()
-def certificate(
-    folder: Folder,
-    out: Path = offered(REQUIRED, "Write the certificate here (JSON)."),
-) -> Output:
+def certificate(folder: Folder, out: Path = offered(REQUIRED, "Write the certificate here (JSON).")) -> Output:
     """Export a signed certificate of everything ever released.
 
     Anybody can check it with `ringfence verify`.

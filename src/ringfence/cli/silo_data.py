@@ -11,8 +11,7 @@ from ringfence.planning.options import REQUIRED, offered
 
 @app.command()
 def backup(
-    folder: Folder,
-    out: Path = offered(REQUIRED, "Write the copy here. Existing files are not overwritten."),
+    folder: Folder, out: Path = offered(REQUIRED, "Write the copy here. Existing files are not overwritten.")
 ) -> Output:
     """Copy the ledger and verify the copy, even while serving.
 
@@ -32,8 +31,7 @@ def backup(
 
 @app.command()
 def restore(
-    folder: Folder,
-    copy: Path = offered(REQUIRED, "A copy of this silo's ledger.", argument=True, metavar="BACKUP"),
+    folder: Folder, copy: Path = offered(REQUIRED, "A copy of this silo's ledger.", argument=True, metavar="BACKUP")
 ) -> Output:
     """Restore the ledger from a copy that lacks no known release.
 
@@ -58,8 +56,7 @@ def restore(
 
 @app.command()
 def update(
-    folder: Folder,
-    reason: str = offered(REQUIRED, "What happened to the data, in one line. It is kept in the ledger."),
+    folder: Folder, reason: str = offered(REQUIRED, "What happened to the data, in one line. It is kept in the ledger.")
 ) -> Output:
     """Continue with data that has changed.
 
@@ -81,8 +78,7 @@ def update(
 
 @app.command()
 def register(
-    folder: Folder,
-    reason: str = offered("", "Why this ledger, if the registry knows another one for these records."),
+    folder: Folder, reason: str = offered("", "Why this ledger, if the registry knows another one for these records.")
 ) -> Output:
     """Register the folder's ledger as the ledger of its data.
 

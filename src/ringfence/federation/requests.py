@@ -44,10 +44,7 @@ class LedgerOptions:
 
     ledgers: Path | None = offered(None, "Folder of the ledgers. Default: beside each table.", "Ledger")
     same_data_as: Sequence[Path] = offered(
-        (),
-        "A ledger that a silo's records already have. Repeat it for each such silo.",
-        "Ledger",
-        metavar="LEDGER",
+        (), "A ledger that a silo's records already have. Repeat it for each such silo.", "Ledger", metavar="LEDGER"
     )
     new_beginning: str = offered("", *NEW_BEGINNING, metavar="REASON")
     unusual_budget: bool = offered(False, *UNUSUAL_BUDGET)
