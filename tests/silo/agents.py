@@ -1,9 +1,10 @@
 """A silo's folder on the disk and its agent in a process of its own, as tests need them."""
 
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,13 @@ def make_silo_folder(
         for cells in np.random.default_rng(seed).uniform(-1, 1, (records, 3))
     ]
     return silo_with(folder, SCHEMA, "\n".join(["a,b,c,ill", *rows, ""]), Budget(epsilon, 1e-6), port=port)
+
+
+def edit_ledger(path: Path, *statements: str) -> None:
+    """Change a ledger as somebody with an editor would, around its own safeguards."""
+    removed = [f"DROP TRIGGER IF EXISTS {trigger}" for trigger in ("entries_stay", "entries_rest")]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(";".join([*removed, *statements]))
 
 
 def approved(silo_folder: SiloFolder, plan: Plan) -> Plan:

@@ -5,7 +5,6 @@ Without a point it is the agent as `ringfence silo serve` starts it.
 
 import argparse
 import os
-import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -54,12 +53,6 @@ FATAL: dict[str, tuple[object, str, Callable[..., Any]]] = {
 POINTS = [*FATAL, "before-send", "after-send"]
 
 
-def fill_the_disk(full: bool) -> None:
-    """Let no file grow, and none be written to, as on a full disk; or let them again."""
-    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0 if full else most, most))
-
-
 def arm(point: str, at: int) -> None:
     """Place the trap for the given round."""
     answer, call = Gate.answer, agent.Agent.__call__
@@ -67,9 +60,7 @@ def arm(point: str, at: int) -> None:
 
     def watched(self: Gate, request: RoundRequest) -> Answer:
         nonlocal sprung
-        if point == "disk-full":
-            fill_the_disk(request.round == at)
-        elif request.round == at:
+        if request.round == at:
             sprung = True
             if point in FATAL:
                 setattr(*FATAL[point])

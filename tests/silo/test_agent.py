@@ -3,7 +3,6 @@
 import contextlib
 import re
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -46,7 +45,7 @@ from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import end_plan, set_budget
 from ringfence.storage import chain
 from tests.nursery import completed
-from tests.silo.agents import Served, approved, request, serving, silo_with
+from tests.silo.agents import Served, approved, edit_ledger, request, serving, silo_with
 from tests.silo.crashing_agent import POINTS
 from tests.support import MakePlan, refusal, spent, vector
 
@@ -202,17 +201,6 @@ def test_a_courier_waits_through_a_restart_and_gets_the_answer(silo_folder: Silo
         assert served.ask(plan, 0) == first
 
 
-def test_with_a_full_disk_nothing_is_released_and_with_room_again_it_goes_on(
-    silo_folder: SiloFolder, plan: Plan
-) -> None:
-    with serving(silo_folder, "--point", "disk-full") as served:
-        assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
-        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
-        assert isinstance(served.ask(plan, 2), NoisyUpdate)
-    assert charged_rounds(silo_folder, plan) == {0, 2}
-
-
 def test_a_clock_that_went_back_changes_nothing(
     silo_folder: SiloFolder, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,13 +222,6 @@ def test_a_clock_that_went_back_changes_nothing(
     assert times[-1] < max(times)
 
 
-def edit(silo_folder: SiloFolder, statement: str) -> None:
-    """Change the ledger as somebody with an editor would."""
-    connection = sqlite3.connect(silo_folder.ledger_path)
-    connection.executescript(f"DROP TRIGGER entries_stay; DROP TRIGGER entries_rest; {statement}")
-    connection.close()
-
-
 EDITS = [
     "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE kind = 'budget'",
     "DELETE FROM entries WHERE kind = 'charged'",
@@ -253,7 +234,7 @@ def test_an_agent_does_not_start_on_an_edited_ledger(silo_folder: SiloFolder, pl
     with serving(silo_folder) as served:
         served.ask(plan, 0)
         served.stop()
-    edit(silo_folder, statement)
+    edit_ledger(silo_folder.ledger_path, statement)
     with pytest.raises(LedgerDamagedError, match="cannot be trusted"):
         agent.serve(silo_folder)
     done = completed([sys.executable, "-m", "ringfence", "silo", "serve", str(silo_folder.path)], text=True)
@@ -269,7 +250,11 @@ def rename(silo_folder: SiloFolder) -> None:
     silo_folder.ledger_path.rename(silo_folder.ledger_path.with_suffix(".old"))
 
 
-@pytest.mark.parametrize("accident", [take_away, rename, lambda silo_folder: edit(silo_folder, EDITS[-1])])
+def cut_short(silo_folder: SiloFolder) -> None:
+    edit_ledger(silo_folder.ledger_path, EDITS[-1])
+
+
+@pytest.mark.parametrize("accident", [take_away, rename, cut_short])
 def test_a_running_agent_whose_ledger_is_taken_away_or_cut_short_answers_nothing_more(
     silo_folder: SiloFolder, plan: Plan, accident: Callable[[SiloFolder], None]
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ringfence.silo.monitor import Monitor
 from ringfence.silo.operator import decisions
 from ringfence.silo.records.records import Records
 from ringfence.storage.decision_log import DecisionLog
-from tests.silo.agents import Served, approved, make_silo_folder, serving
+from tests.silo.agents import Served, approved, edit_ledger, make_silo_folder, serving
 from tests.support import MakePlan, ask, refusal
 
 
@@ -140,10 +139,8 @@ def test_an_agent_whose_ledger_cannot_be_trusted_gives_no_metrics_and_logs_that_
 ) -> None:
     plan = approved(served.silo_folder, plan_of())
     assert isinstance(served.ask(plan, 0), NoisyUpdate)
-    with sqlite3.connect(served.silo_folder.ledger_path) as connection:
-        connection.execute("DROP TRIGGER entries_rest")
-        connection.execute("UPDATE entries SET hash = 'other' WHERE number = (SELECT max(number) FROM entries)")
-    connection.close()
+    statement = "UPDATE entries SET hash = 'other' WHERE number = (SELECT max(number) FROM entries)"
+    edit_ledger(served.silo_folder.ledger_path, statement)
     assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
     assert served.caller().send("GET", "/metrics")[0] == 503
     assert log(served)[-1] == {"decision": "refused", "reason": "unavailable", "plan": plan.digest(), "round": 1}

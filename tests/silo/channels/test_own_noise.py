@@ -195,23 +195,6 @@ def test_a_restarted_silo_begins_a_new_block_and_goes_on(
     check_deviation(noise.sum(axis=0), math.hypot(*rows) * own_terms(plan).sigma, notices=NOTICES)
 
 
-def test_an_answer_that_could_not_be_stored_leaves_a_gap_and_nothing_is_drawn_twice(
-    gate: Gate, ledger: Ledger, schema: Schema, records: Records, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = correlated(schema, records=40, rounds=10)
-    gate.approve(plan)
-    drawn = watch_draws(monkeypatch)
-    ask_all(gate, plan, [0])
-    with monkeypatch.context() as crash:
-        crash.setattr(mechanism, "release", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            ask(gate, plan, 1)
-    ask_all(gate, plan, [2])
-    assert parts(drawn) == [0, 1, 2]
-    assert np.sum([draws.participation for _, draws in drawn], axis=0).max() == 1.0
-    assert len(ledger.account().plans[plan.digest()].rounds) == 3
-
-
 def test_nothing_of_the_block_is_written_to_the_disk(
     gate: Gate, ledger: Ledger, schema: Schema, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:

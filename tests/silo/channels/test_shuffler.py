@@ -13,20 +13,10 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import BinomialRelease, seen_by
 from ringfence.errors import ApprovalError, MessageError
 from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
-from ringfence.protocol import (
-    Guarantee,
-    Observer,
-    Plan,
-    RefusalReason,
-    SealedUpdate,
-    StageTerms,
-    against_words,
-    parse_answer,
-)
+from ringfence.protocol import Guarantee, Observer, Plan, SealedUpdate, StageTerms, against_words
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.protocol.plan.plan import task
 from ringfence.shuffler import sealing, vector_sum
-from ringfence.silo.channels import shuffler as shuffler_channel
 from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
@@ -44,7 +34,7 @@ from tests.shuffler.shuffled_federation import (
     schema_of,
     shuffle_of,
 )
-from tests.support import ask, charged_when_drawn, clip_of, rebuilt, refusal, restaged, spent, watch_draws
+from tests.support import ask, clip_of, rebuilt, restaged, spent, watch_draws
 
 
 @pytest.fixture
@@ -153,40 +143,6 @@ def test_answers_of_all_silos_have_one_length(made: Federation) -> None:
     assert len(base64.b64decode(answers[0].envelope)) == shuffle_of(made.plan).envelope_bytes(numbers_of(made.plan))
 
 
-def test_the_round_is_on_the_disk_before_anything_is_drawn_and_the_answer_before_it_is_sent(
-    made: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = charged_when_drawn(monkeypatch, tmp_path / "clinic.ledger")
-    answers = [sealed(made.gates["clinic"], made.plan, round) for round in range(3)]
-    again = [sealed(made.gates["clinic"], made.plan, round) for round in range(3)]
-    assert seen == [1, 2, 3], "what is asked for again is not drawn again"
-    assert again == answers
-    assert refusal(ask(made.gates["clinic"], made.plan, 2, 0.5)) is RefusalReason.ROUND_ANSWERED
-    with Ledger.open(tmp_path / "clinic.ledger") as second_reader:
-        rounds = second_reader.account().plans[made.plan.digest()].rounds
-        stored = [second_reader.stored(found) for round in range(3) if (found := rounds[round].answer)]
-    assert stored == [answer.to_bytes() for answer in answers]
-    assert isinstance(parse_answer(stored[0]), SealedUpdate)
-
-
-def test_a_round_that_was_charged_and_not_sealed_is_never_drawn_again(
-    made: Federation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class PowerCutError(Exception):
-        pass
-
-    def cut(*_: Any) -> SealedUpdate:
-        raise PowerCutError
-
-    drawn = watch_draws(monkeypatch)
-    with monkeypatch.context() as broken:
-        broken.setattr(shuffler_channel, "message", cut)
-        with pytest.raises(PowerCutError):
-            ask(made.gates["clinic"], made.plan, 0)
-    assert refusal(ask(made.gates["clinic"], made.plan, 0)) is RefusalReason.ROUND_LOST
-    assert len(drawn) == 1
-
-
 def test_the_ledger_shows_what_both_views_cost(made: Federation, tmp_path: Path) -> None:
     for round in range(3):
         sealed(made.gates["clinic"], made.plan, round)
@@ -289,41 +245,6 @@ def test_a_budget_covers_both_views_unless_the_operator_says_otherwise(
             with pytest.raises(ApprovalError, match=f"{against}, more than its budget"):
                 gate.approve(plan)
             assert not ledger.account().plans
-
-
-def test_two_plans_must_fit_together_in_both_views(local: LocalShuffler, records: Records, tmp_path: Path) -> None:
-    one, two = (
-        make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40), run=run) for run in ("one", "two")
-    )
-    alone = one.silos[0].against("anyone").epsilon
-    with open_ledger(tmp_path, Budget(5.0, DELTA, anyone=5.0)) as ledger:
-        gate = Gate(records, ledger, local.silos["clinic"])
-        gate.approve(one)
-        ledger.grant(Budget(1.55, DELTA, anyone=1.1 * alone))
-        with pytest.raises(ApprovalError, match=against_words("anyone")):
-            gate.approve(two)
-        gate.end(one)
-        gate.approve(two)
-
-
-def test_lowering_what_is_allowed_without_the_shuffler_stops_running_plans_until_they_are_approved_again(
-    made: Federation, tmp_path: Path
-) -> None:
-    gate = made.gates["clinic"]
-    terms = made.plan.terms("clinic")
-    assert terms is not None
-    server, anyone = (terms.against(observer).epsilon for observer in made.plan.observers)
-    with Ledger.open(tmp_path / "clinic.ledger") as operator:
-        operator.grant(Budget(100.0, DELTA, anyone=200.0))
-        sealed(gate, made.plan, 0)
-        operator.grant(Budget(100.0, DELTA, anyone=150.0))
-        assert refusal(ask(gate, made.plan, 1)) is RefusalReason.BUDGET
-        operator.grant(Budget(server, DELTA, anyone=anyone * 0.99))
-        with pytest.raises(ApprovalError, match=against_words("anyone")):
-            gate.approve(made.plan)
-        operator.grant(Budget(server, DELTA, anyone=anyone))
-        gate.approve(made.plan)
-        sealed(gate, made.plan, 1)
 
 
 def test_one_pass_answers_are_charged_as_parts_and_cost_no_more_together_than_one(tmp_path: Path) -> None:

@@ -20,18 +20,7 @@ from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.ledger.summary import summarise
 from ringfence.silo.operator.decisions import set_budget
 from ringfence.silo.records.records import Records
-from tests.support import (
-    Drawn,
-    MakePlan,
-    approved_by,
-    ask,
-    ask_all,
-    own_terms,
-    refusal,
-    renoised,
-    spent,
-    watch_draws,
-)
+from tests.support import Drawn, MakePlan, approved_by, ask, ask_all, own_terms, refusal, renoised, spent, watch_draws
 
 PHASES = Localized(smoothness=1.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8)))
 
@@ -82,15 +71,6 @@ def test_all_rounds_together_cost_the_claim_and_never_more_than_was_reserved(
     assert costs == sorted(costs)
     assert costs[-1] == reserved == accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
     assert 0.999 * 1.4 < spent(ledger) <= 1.4
-
-
-def test_a_plan_beyond_the_budget_is_not_approved_and_leaves_no_trace(
-    gate: Gate, ledger: Ledger, plan_kind: Make
-) -> None:
-    entries = len(ledger.entries())
-    with pytest.raises(ApprovalError, match="more than its budget"):
-        gate.approve(plan_kind(epsilon=2.01))
-    assert len(ledger.entries()) == entries
 
 
 def test_approval_reserves_all_rounds_and_ending_gives_back_those_not_asked(
@@ -174,28 +154,6 @@ def test_sampled_and_other_plans_compose_exactly_too(gate: Gate, ledger: Ledger,
     events = [event for plan in plans for event in plan_events(plan, plan.silos[0])]
     assert spent(ledger) == pytest.approx(accountant.epsilon(events, 1e-6), rel=1e-9)
     assert 0.6 < spent(ledger) < 1.8
-
-
-def test_there_is_no_round_beyond_the_last_of_any_kind(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
-    plan = approved_by(gate, plan_kind())
-    for beyond in (plan.rounds, plan.rounds + 1, 2**53):
-        assert refusal(ask(gate, plan, beyond)) is RefusalReason.ROUND_OUT_OF_RANGE
-    assert ledger.account().charged() == []
-    ask_all(gate, plan, [plan.rounds - 1])
-
-
-def test_a_lowered_budget_stops_every_kind_until_it_is_approved_again(
-    gate: Gate, ledger: Ledger, plan_kind: Make
-) -> None:
-    plan = approved_by(gate, plan_kind(epsilon=0.9))
-    ask_all(gate, plan, [0])
-    ledger.grant(Budget(0.5, 1e-6))
-    assert refusal(ask(gate, plan, 1)) is RefusalReason.BUDGET
-    with pytest.raises(ApprovalError, match="more than its budget"):
-        gate.approve(plan)
-    ledger.grant(Budget(0.95, 1e-6))
-    gate.approve(plan)
-    ask_all(gate, plan, range(1, plan.rounds))
 
 
 BUDGET = Guarantee(epsilon=2.0, delta=1e-6)

@@ -53,17 +53,6 @@ def test_an_approved_round_is_answered_with_one_vector_of_the_plan_s_dimension(g
     assert set(json.loads(answer.to_bytes())) == {"kind", "plan", "round", "silo", "vector"}
 
 
-def test_nothing_is_answered_without_approval(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
-    assert refusal(ask(gate, plan_of(), 0)) is RefusalReason.NOT_APPROVED
-    assert ledger.account().charged() == []
-
-
-def test_rounds_may_be_left_out_but_never_go_back(gate: Gate, plan: Plan) -> None:
-    ask_all(gate, plan, [2])
-    assert refusal(ask(gate, plan, 1)) is RefusalReason.ROUND_PASSED
-    ask_all(gate, plan, [4])
-
-
 OUTSIDE = [np.array([0.0, bad, 0.0, 0.0]) for bad in (np.nan, np.inf, -np.inf, 1e300, 1e9)]
 
 
@@ -76,59 +65,12 @@ OUTSIDE = [np.array([0.0, bad, 0.0, 0.0]) for bad in (np.nan, np.inf, -np.inf, 1
 )
 @pytest.mark.parametrize("changes", [{}, {"survey": True, "algorithm": "accelerated"}], ids=["training", "survey"])
 def test_an_argument_outside_the_domain_or_of_another_length_is_refused_and_costs_nothing(
-    gate: Gate,
-    ledger: Ledger,
-    plan_of: MakePlan,
-    argument: FloatArray,
-    reason: RefusalReason,
-    changes: dict[str, Any],
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, argument: FloatArray, reason: RefusalReason, changes: dict[str, Any]
 ) -> None:
     plan = approved_by(gate, plan_of(domain=Ball(radius=10.0), **changes))
     assert refusal(gate.answer(RoundRequest.at(plan.digest(), 0, argument))) is reason
     assert ledger.account().charged() == []
     ask_all(gate, plan, [0])
-
-
-@pytest.mark.parametrize("revoke", [True, False])
-def test_an_ended_plan_gives_no_new_answer_and_a_revoked_one_not_even_old_ones(
-    gate: Gate, plan: Plan, revoke: bool
-) -> None:
-    first = ask(gate, plan, 0)
-    gate.end(plan, revoke=revoke)
-    again = ask(gate, plan, 0)
-    assert refusal(again) is RefusalReason.REVOKED if revoke else again.to_bytes() == first.to_bytes()
-    assert refusal(ask(gate, plan, 1)) is RefusalReason.REVOKED
-
-
-def test_a_budget_raised_spent_and_lowered_again_answers_nothing_more(
-    gate: Gate, ledger: Ledger, plan_of: MakePlan
-) -> None:
-    """The first plan fits the small budget by itself, but not beside what the second one spent meanwhile."""
-    ledger.grant(Budget(1.0, 1e-6))
-    first, second = plan_of(epsilon=0.9), plan_of(epsilon=4.0)
-    gate.approve(first)
-    ledger.grant(Budget(5.0, 1e-6))
-    gate.approve(second)
-    ask_all(gate, second)
-    gate.end(second)
-    ledger.grant(Budget(1.0, 1e-6))
-    before = ledger.account().spent()
-    assert refusal(ask(gate, first, 0)) is RefusalReason.BUDGET
-    assert ledger.account().spent() == before
-    with pytest.raises(ApprovalError, match="more than its budget"):
-        gate.approve(first)
-
-
-def test_a_raised_budget_leaves_running_plans_alone_and_a_lowered_one_that_still_suffices_asks_again(
-    gate: Gate, ledger: Ledger, plan_of: MakePlan
-) -> None:
-    plan = approved_by(gate, plan_of(epsilon=0.5))
-    ledger.grant(Budget(3.0, 1e-6))
-    ask_all(gate, plan, [0])
-    ledger.grant(Budget(1.0, 1e-6))
-    assert refusal(ask(gate, plan, 1)) is RefusalReason.BUDGET
-    gate.approve(plan)
-    ask_all(gate, plan, [1])
 
 
 def test_a_plan_about_other_records_or_under_another_schema_is_not_approved(

@@ -28,9 +28,7 @@ def signing(records: Records, ledger: Ledger) -> Gate:
 @pytest.fixture
 def plan(signing: Gate, plan_of: MakePlan) -> Plan:
     """An approved plan."""
-    made = plan_of()
-    signing.approve(made)
-    return made
+    return approved_by(signing, plan_of())
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from ringfence.accounting import accountant
-from ringfence.accounting.charges import plan_events
 from ringfence.planning.request import Member
 from ringfence.protocol import FloatArray, Localized, NoisyUpdate, Phase, Plan, RefusalReason
 from ringfence.protocol.plan.plan import task
@@ -27,16 +25,7 @@ from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.records import Records
 from tests.rates import check_counts, check_frequencies
-from tests.support import (
-    Drawn,
-    MakePlan,
-    approved_by,
-    ask,
-    ask_all,
-    own_terms,
-    refusal,
-    spent,
-)
+from tests.support import Drawn, MakePlan, approved_by, ask, ask_all, own_terms, refusal
 
 # -- drawn afresh --
 
@@ -187,38 +176,6 @@ def test_a_phase_s_noise_grows_with_the_root_of_its_rounds_and_falls_with_its_re
     for (work, _), phase in zip(drawn, phase_of_round(ROUNDS), strict=True):
         expected = first * math.sqrt(ROUNDS[phase] / ROUNDS[0]) * SIZES[0] / SIZES[phase]
         assert work.sigma == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("rounds", [(1,), (3, 2, 4), (100, 1), (1, 100), (1, 1, 1, 1, 1)])
-@pytest.mark.parametrize("survey", [False, True])
-def test_all_rounds_together_cost_what_the_plan_claims_and_hardly_less(
-    gate: Gate, ledger: Ledger, plan_of: MakePlan, rounds: tuple[int, ...], survey: bool
-) -> None:
-    plan = approved_by(gate, phased(plan_of, rounds, survey=survey, epsilon=1.3))
-    ask_all(gate, plan)
-    assert 0.999 * 1.3 < spent(ledger) <= 1.3
-
-
-def test_one_whole_phase_costs_as_much_as_all_of_them_and_half_of_each_phase_costs_less(
-    gate: Gate, ledger: Ledger, plan_of: MakePlan
-) -> None:
-    plan = approved_by(gate, phased(plan_of, (4, 4, 4), epsilon=1.0))
-    ask_all(gate, plan, [0, 2, 4, 5, 9, 11])
-    half = spent(ledger)
-    # Two rounds of four have 1/√2 of the shift.
-    shift = accountant.as_one_gaussian(plan_events(plan, plan.silos[0]))
-    charged = accountant.as_one_gaussian(ledger.account().charged())
-    assert shift is not None
-    assert charged is not None
-    assert charged == pytest.approx(shift / math.sqrt(2), rel=1e-5)
-    assert 0 < half < 1.0
-    whole = phased(plan_of, (4, 4, 4), epsilon=1.0)
-    gate.end(plan)
-    ledger.grant(Budget(5.0, 1e-6))
-    gate.approve(whole)
-    ask_all(gate, whole, range(4))
-    alone = accountant.epsilon(ledger.account().plans[whole.digest()].charged(), 1e-6)
-    assert 0.999 < alone <= 1.0
 
 
 @pytest.mark.parametrize("records_", [2, 3, 39])

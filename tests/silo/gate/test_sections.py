@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import ApprovalError, PlanError
 from ringfence.evidence.verification import verify
 from ringfence.federation.requests import AskRequest, TrainRequest
@@ -103,30 +102,6 @@ def test_no_answer_moves_with_a_record_of_another_section(query: Any, asked: Any
 
     assert answer(values, chosen) == answer(mixed, chosen) == answer(values[inside], np.ones(len(inside)))
     assert answer(values, chosen) != answer(others, chosen)
-
-
-def with_noise(plan: Plan, factor: float) -> Plan:
-    """Let the evaluation, the plan's last stage, have so many times its noise."""
-    silos = []
-    for terms in plan.silos:
-        *stages, last = terms.stages
-        changed = (*stages, last.model_copy(update={"sigma": factor * last.sigma}))
-        silos.append(terms.model_copy(update={"stages": changed}))
-    return Plan.parse(plan.model_copy(update={"silos": tuple(silos)}).canonical(), error=PlanError)
-
-
-def test_training_and_evaluation_of_one_plan_cost_what_the_dearer_costs() -> None:
-    plan = plan_of()
-    assert [stage.section for stage in plan.stages] == ["training", "held-out"]
-    (claim,) = plan.silos[0].guarantees
-    both = cost(plan_events(plan, plan.silos[0]), claim)
-    training, evaluation = ([event] for event in plan_events(plan, plan.silos[0]))
-    assert both == max(cost(training, claim), cost(evaluation, claim)) <= claim.epsilon
-    assert min(cost(training, claim), cost(evaluation, claim)) > 0.999 * claim.epsilon  # each gets all there is
-    for factor, compare in ((2.0, both), (0.5, 2 * both)):
-        changed = with_noise(plan, factor)
-        found = cost(plan_events(changed, changed.silos[0]), claim)
-        assert found >= compare if factor < 1 else found <= compare
 
 
 def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_path: Path) -> None:

@@ -143,17 +143,6 @@ def test_a_plan_may_ask_any_queries_one_after_the_other_and_each_is_charged_as_i
     assert spent(ledger) == pytest.approx(accountant.epsilon(plan_events(richer, richer.silos[0]), 1e-6), rel=1e-9)
 
 
-def test_a_survey_s_answer_is_in_the_ledger_and_its_exact_value_is_not(
-    gate: Gate, ledger: Ledger, records: Records, plan_of: MakePlan
-) -> None:
-    plan = approved_by(gate, surveyed(plan_of))
-    ask(gate, plan, 0)
-    exact = truth(records)
-    content = b"".join(Path(path).read_bytes() for path in ledger.path.parent.glob("clinic.ledger*"))
-    assert np.float64(exact).tobytes() not in content
-    assert repr(float(exact)).encode() not in content
-
-
 MEMBERS = [Member(name, 40, 1.0, 1e-6) for name in ("clinic", "north", "south", "west")]
 ANSWERS = 3
 

@@ -4,7 +4,6 @@ import os
 import resource
 import signal
 import sqlite3
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -12,13 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence.errors import (
-    AccountingError,
-    LedgerBusyError,
-    LedgerDamagedError,
-    LedgerError,
-    LedgerWriteError,
-)
+from ringfence.errors import AccountingError, LedgerBusyError, LedgerDamagedError, LedgerError, LedgerWriteError
 from ringfence.protocol import NoisyUpdate, Plan, RefusalReason
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
@@ -29,6 +22,7 @@ from ringfence.silo.records.records import Records
 from ringfence.storage import database as database_module
 from ringfence.storage.chain import Draft
 from tests.nursery import Python
+from tests.silo.agents import edit_ledger
 from tests.support import ask, ask_all, refusal, spent
 
 
@@ -38,17 +32,6 @@ def used(gate: Gate, ledger: Ledger, plan: Plan) -> Path:
     ask_all(gate, plan, range(3))
     ledger.close()
     return ledger.path
-
-
-def raw(path: Path, *statements: str) -> None:
-    """Do to the file what only somebody who goes around the ledger can do."""
-    connection = sqlite3.connect(path)
-    connection.execute("DROP TRIGGER IF EXISTS entries_stay")
-    connection.execute("DROP TRIGGER IF EXISTS entries_rest")
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
 
 
 def test_a_reopened_ledger_says_what_it_said_before_and_only_its_owner_may_read_it(used: Path) -> None:
@@ -84,7 +67,7 @@ def test_entries_cannot_be_changed_or_deleted_through_sqlite(used: Path) -> None
     ],
 )
 def test_a_ledger_edited_by_hand_is_not_served_from(used: Path, edit: str) -> None:
-    raw(used, edit)
+    edit_ledger(used, edit)
     with pytest.raises(LedgerDamagedError, match="cannot be trusted"):
         Ledger.open(used)
 
@@ -270,39 +253,9 @@ def test_a_stored_answer_that_was_changed_behind_the_agent_s_back_is_not_repeate
     ask_all(gate, plan, [0, 1])  # so that the entry is not the last one, at which the chain itself is looked at
     answer = ledger.account().plans[plan.digest()].rounds[0].answer
     assert answer is not None
-    raw(ledger.path, statement.format(answer.entry))
+    edit_ledger(ledger.path, statement.format(answer.entry))
     with pytest.raises(LedgerDamagedError, match=f"entry {answer.entry} is missing or was changed"):
         ledger.stored(answer)
     assert refusal(ask(gate, plan, 0)) is RefusalReason.UNAVAILABLE
     with pytest.raises(LedgerDamagedError, match="entry 99 is missing"):
         ledger.stored(StoredAnswer(99, answer.hash))
-
-
-FORKING = """
-import os, sys
-from pathlib import Path
-from ringfence.errors import LedgerError
-from ringfence.silo.ledger.ledger import Ledger
-
-ledger = Ledger.open(Path(sys.argv[1]))
-child = os.fork()
-if child == 0:
-    try:
-        ledger.account()
-    except LedgerError:
-        os._exit(42)
-    os._exit(0)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_a_forked_child_may_not_use_its_parent_s_ledger(ledger: Ledger) -> None:
-    # In a process of its own: other tests may have started threads in this one, and forking those is another matter.
-    assert subprocess.run([sys.executable, "-c", FORKING, str(ledger.path)], check=False).returncode == 42
-
-
-def test_no_entry_holds_a_record_s_value(used: Path, records: Records) -> None:
-    with Ledger.open(used) as ledger:
-        content = repr(ledger.entries())
-    for value in records.features[:, :3].ravel():
-        assert repr(float(value)) not in content

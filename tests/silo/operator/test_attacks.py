@@ -1,11 +1,9 @@
 """The operator's page, attacked by whoever can reach its port, by the plans that it shows, and in its files."""
 
 import csv
-import sqlite3
 import stat
 import sys
 import threading
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.operator.service import IDLE_SECONDS, LONGEST_REQUEST, SessionKeys, token_path
 from tests.browser import PHONE, Window
 from tests.nursery import completed
-from tests.silo.agents import ROOT, approved, make_silo_folder
+from tests.silo.agents import ROOT, approved, edit_ledger, make_silo_folder
 from tests.silo.operator.desk import Desk, desk_of, entered, plans, state, wait_with
 from tests.support import MakePlan
 
@@ -210,11 +208,8 @@ def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begi
     silo_folder = make_silo_folder(tmp_path, seed=8)
     with desk_of(silo_folder) as desk:
         visit = entered(window, desk)
-        with closing(sqlite3.connect(silo_folder.ledger_path)) as file:
-            file.executescript(
-                "DROP TRIGGER entries_stay; DROP TRIGGER entries_rest; "
-                "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE kind = 'budget'"
-            )
+        statement = "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE kind = 'budget'"
+        edit_ledger(silo_folder.ledger_path, statement)
         visit.page.get_by_role("button", name="Refresh").click()
         visit.page.get_by_role("alert").wait_for()
         assert "epsilon" not in visit.page.get_by_role("alert").inner_text()

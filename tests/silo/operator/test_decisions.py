@@ -174,19 +174,6 @@ def test_a_budget_is_raised_with_a_reason_that_stands_in_the_ledger_and_on_its_p
     assert visit.console == []
 
 
-def test_a_lowered_budget_pauses_what_runs_as_it_does_from_the_command_line(
-    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
-) -> None:
-    plan = approved(silo_folder, plan_of())
-    with serving(silo_folder) as served:
-        assert vector(served.ask(plan, 0)).shape == (plan.dimension,)
-        visit = entered(window, desk)
-        fill(visit, epsilon="0.01", delta="1e-6", reason="until the review is over")
-        visit.page.get_by_role("status").wait_for()
-        assert refusal(served.ask(plan, 1)) is RefusalReason.BUDGET
-    assert state(silo_folder, plan) == "running"
-
-
 def test_without_a_reason_the_browser_sends_nothing(window: Window, desk: Desk, silo_folder: SiloFolder) -> None:
     before = decisions.list_entries(silo_folder)
     visit = entered(window, desk)

@@ -60,19 +60,6 @@ def test_weights_of_any_size_are_cut_alike_so_that_a_hostile_request_makes_no_sc
     assert np.isfinite(answer(Logistic(), 0.7, np.full((7, 1), 1.7e308), features, targets)).all()
 
 
-def test_sums_of_any_division_of_the_records_add_up_to_the_same() -> None:
-    random = np.random.default_rng(1)
-    rows = exact_sums.rounded_rows(random.normal(size=(5000, 3)))
-    up = exact_sums.exponents(row_norms(rows))
-    factors = np.ldexp(random.uniform(-2, 2, (5000, 2)), -up[:, None])
-    terms = [
-        (rows[part], factors[part], up[part])
-        for part in (slice(0, 1), slice(1, 40), slice(40, 4999), slice(4999, 5000))
-    ]
-    by_record = [(rows[[i]], factors[[i]], up[i]) for i in range(5000)]
-    assert (exact_sums.outer_sum(terms) == exact_sums.outer_sum(by_record)).all()
-
-
 @given(st.lists(st.tuples(*[st.floats(-2.0, 2.0)] * 2), min_size=1, max_size=70), st.integers(1, 100))
 @examples(50)
 def test_a_mean_is_that_of_rational_numbers_rounded_once(values: list[tuple[float, float]], divisor: int) -> None:

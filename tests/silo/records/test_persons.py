@@ -1,7 +1,6 @@
 """The unit is a person: whatever all of somebody's rows are, an answer moves no further than is charged for."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,13 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.accounting.charges import costs, plan_events, task_event
-from ringfence.accounting.events import BinomialRelease
-from ringfence.federation.local_shuffler import local_shuffler
-from ringfence.federation.requests import TrainRequest
-from ringfence.federation.workflow import train_files
-from ringfence.planning.propose import make_plan
-from ringfence.planning.request import Member
 from ringfence.protocol import (
     Curvature,
     FeatureMeans,
@@ -29,21 +21,14 @@ from ringfence.protocol import (
     SecondMoments,
     pack,
 )
-from ringfence.protocol.plan.plan import task
 from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
 from ringfence.protocol.queries.second_moments import MomentsArgument
-from ringfence.silo.channels import SENDERS
-from ringfence.silo.channels.own_noise import CorrelatedRounds
-from ringfence.silo.channels.shuffler import Coins
-from ringfence.silo.gate import sampling
-from ringfence.silo.gate.mechanism import Draws, release
 from ringfence.silo.queries import compute
 from ringfence.silo.queries.gradient import clipped_total, summed_total
 from ringfence.silo.records import exact_sums
 from ringfence.silo.records.records import Records
 from tests.generated import examples
-from tests.silo.records.people import PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
-from tests.support import rebuilt, shift_in
+from tests.silo.records.people import PLANS, SCHEMA, every_rule, records_of
 
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(3)))
 QUERIES: list[Query] = [
@@ -142,11 +127,7 @@ def test_the_rules_make_of_a_person_s_rows_what_they_say() -> None:
     people = [[(0.1, 0.0, 0.0, 0.1)] * 5, [(0.0, 0.2, 0.0, 0.2)]]
     query = Gradient(clip=1.0)
     row = {place: answer(query, PLANS["mean"], [people[place][:1]]) for place in (0, 1)}
-    expected = {
-        "mean": row[0] + row[1],
-        "rows": row[0] + row[1] / 3,
-        "sum": 5 * row[0] + row[1],
-    }
+    expected = {"mean": row[0] + row[1], "rows": row[0] + row[1] / 3, "sum": 5 * row[0] + row[1]}
     for rule, sum_of_both in expected.items():
         assert answer(query, PLANS[rule], people) == pytest.approx(sum_of_both / 2, abs=1e-8)
 
@@ -162,66 +143,3 @@ def test_a_person_with_one_row_counts_as_a_record_does() -> None:
         for rule, plan in PLANS.items():
             if rule != "rows":
                 assert answer(query, plan, people) == pytest.approx(plain, abs=1e-8)
-
-
-WAYS: dict[str, dict[str, Any]] = {
-    "correlated": {"sampling": "one-pass", "correlation": 0.5},
-    "some silos": {"available": 2},
-    "shuffled": {"trust": "shuffler"},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_whichever_way_a_plan_asks_it_costs_a_person_what_it_costs_a_record(way: str, tmp_path: Any) -> None:
-    random = np.random.default_rng(3)
-    files = [
-        written(
-            tmp_path / f"{silo}.csv",
-            [f"{row % 40},{a:.3f},{b:.3f},{y:.3f}" for row, (a, b, y) in enumerate(random.uniform(-1, 1, (90, 3)))],
-        )
-        for silo in ("north", "south", "west")
-    ]
-    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
-    asked = replace(RULES["sum"], epsilon=1.0, delta=1e-6, **WAYS[way])
-    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", replace(asked, held_out=0.0))).result
-    plan = result.model.plan
-    of_records = rebuilt(plan, data=plan.data.model_copy(update={"person": None}), unit="record", person_rule=None)
-    for terms in plan.silos:
-        assert terms.records == 40
-        costing = [costs(plan_events(either, terms), plan.observers, 1e-6) for either in (plan, of_records)]
-        assert costing[0] == costing[1]
-        spent, claimed = result.statement.silos[terms.name].used, terms.guarantees
-        assert all(cost.epsilon <= claim.epsilon for cost, claim in zip(spent, claimed, strict=True))
-    assert "each of 40 persons" in str(result.statement)
-
-
-EXTREMES = [[(1.0, 1.0, 0.0, -1.0)] * 6, [(-1.0, -1.0, 0.0, -1.0)] * 2]
-
-
-def released(plan: Plan, person: list[Any]) -> tuple[Any, Any]:
-    """Return what leaves in all rounds without noise, of one person and three silent ones, and what the last costs."""
-    (stage,), terms = plan.stages, plan.silos[0]
-    memory, rows = SENDERS[type(stage.channel)].memory(stage.channel), []
-    for round in range(plan.rounds):
-        work = task(plan, terms, round, round)
-        drawn = sampling.draw(plan, terms, work)
-        silent = Coins(np.zeros(3, dtype=np.int64), np.zeros(3)) if stage.channel.is_collected else np.zeros(3)
-        records = records_of([person, *[[(0.0, 0.0, 0.0, 0.0)]] * 3])
-        numbers = release(plan, work, np.zeros(3), records, Draws(drawn.participation, silent), memory)
-        rows.append(memory.rows[-1] if isinstance(memory, CorrelatedRounds) else numbers[:3])
-    return np.array(rows, dtype=np.float64), (task_event(plan, terms, work), work)
-
-
-@every_rule
-def test_neither_correlated_noise_nor_a_shuffler_lets_a_person_move_more_than_is_charged(rule: str) -> None:
-    members = [Member(name, 4, 1.0, 1e-6) for name in ("clinic", "north", "west")]
-    with local_shuffler([member.name for member in members]) as shuffler:
-        shuffled = replace(RULES[rule], rounds=1, trust="shuffler", keys=shuffler.keys)
-        plan = make_plan(SCHEMA, members, shuffled)
-    (one, (cost, _)), (other, _) = (released(plan, person) for person in EXTREMES)
-    assert isinstance(cost, BinomialRelease)
-    moved = float(np.linalg.norm(one - other))
-    assert 0.4 * cost.reach < moved <= cost.reach + np.sqrt(3), "each number is rounded to a count"
-    plan = make_plan(SCHEMA, members[:1], replace(RULES[rule], sampling="one-pass", correlation=0.5))
-    (one, (event, work)), (other, _) = (released(plan, person) for person in EXTREMES)
-    assert 0.4 < np.linalg.norm(one - other) / work.sigma / shift_in(event) <= 1
