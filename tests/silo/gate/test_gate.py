@@ -53,6 +53,23 @@ def test_an_approved_round_is_answered_with_one_vector_of_the_plan_s_dimension(g
     assert set(json.loads(answer.to_bytes())) == {"kind", "plan", "round", "silo", "vector"}
 
 
+def test_rounds_may_be_left_out_but_never_go_back(gate: Gate, plan: Plan) -> None:
+    ask_all(gate, plan, [2])
+    assert refusal(ask(gate, plan, 1)) is RefusalReason.ROUND_PASSED
+    ask_all(gate, plan, [4])
+
+
+@pytest.mark.parametrize("revoke", [True, False])
+def test_an_ended_plan_gives_no_new_answer_and_a_revoked_one_not_even_old_ones(
+    gate: Gate, plan: Plan, revoke: bool
+) -> None:
+    first = ask(gate, plan, 0)
+    gate.end(plan, revoke=revoke)
+    again = ask(gate, plan, 0)
+    assert refusal(again) is RefusalReason.REVOKED if revoke else again.to_bytes() == first.to_bytes()
+    assert refusal(ask(gate, plan, 1)) is RefusalReason.REVOKED
+
+
 OUTSIDE = [np.array([0.0, bad, 0.0, 0.0]) for bad in (np.nan, np.inf, -np.inf, 1e300, 1e9)]
 
 
