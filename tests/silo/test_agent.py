@@ -278,7 +278,7 @@ def test_a_second_agent_on_the_same_folder_is_refused_and_the_first_goes_on(
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_an_agent_ends_in_peace_when_told_to(silo_folder: SiloFolder, end: signal.Signals) -> None:
+def test_an_agent_ends_cleanly_on_a_signal(silo_folder: SiloFolder, end: signal.Signals) -> None:
     with serving(silo_folder) as served:
         served.process.send_signal(end)
         assert served.process.wait(60) == 0

@@ -238,20 +238,15 @@ class SiloFolder:
 
     def alone(self) -> AbstractContextManager[None]:
         """Lock the silo's folder for one agent; the lock ends with the process, however that ends."""
-        return served_alone(self._lock_path, SiloError, patience=1.0)  # `is_served` may hold it for a moment
+        return served_alone(self.path / "agent.lock", SiloError, patience=1.0)  # `is_served` may hold it for a moment
 
     def is_served(self) -> bool:
         """Tell whether an agent holds the folder."""
         try:
-            with served_alone(self._lock_path, SiloError):
+            with served_alone(self.path / "agent.lock", SiloError):
                 return False
         except SiloError:
             return True
-
-    @property
-    def _lock_path(self) -> Path:
-        """The file by which one agent locks the silo's folder."""
-        return self.path / "agent.lock"
 
     def tell_couriers(self, port: int | None) -> None:
         """Write the door's address into courier.toml in the silo's folder."""

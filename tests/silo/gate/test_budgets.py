@@ -204,7 +204,7 @@ def test_a_plan_that_ends_early_gives_back_unless_its_batches_were_sampled(
     assert summarise(ledger.path)["costs"][0]["left"] == after
 
 
-def test_a_budget_that_was_raised_after_an_answer_is_no_guarantee_and_whoever_replays_the_ledger_agrees(
+def test_a_budget_that_was_raised_after_an_answer_is_no_guarantee_and_the_verifier_agrees(
     silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
     with silo_folder.ledger() as ledger:

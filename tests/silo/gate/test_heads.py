@@ -117,7 +117,7 @@ def test_another_hash_at_a_number_that_the_ledger_has_stops_it_too(
     assert refusal(shown(gate, plan, 3, head)) is RefusalReason.FORGOTTEN
 
 
-def test_what_was_shown_is_remembered_by_whoever_opens_the_ledger_next(
+def test_a_proven_rollback_is_remembered_when_the_ledger_is_opened_again(
     ledger: Ledger, signing: Gate, plan: Plan
 ) -> None:
     """Also where the ledger has more entries than the head that it lacks."""

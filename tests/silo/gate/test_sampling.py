@@ -101,7 +101,7 @@ def test_poisson_sampling_takes_each_record_independently_at_the_plan_s_rate(pla
     check_counts(meetings(chosen), RUNS, 0.45**2, notices=0.34)
 
 
-def test_one_pass_takes_disjoint_parts_of_one_partition_whoever_asks(plan_of: MakePlan) -> None:
+def test_one_pass_takes_disjoint_parts_of_one_fixed_partition(plan_of: MakePlan) -> None:
     plan = plan_of(sampling="one-pass", rounds=5)
     terms = plan.silos[0]
     parts = np.array([draw(plan, terms, task(plan, terms, answered, answered)).participation for answered in range(5)])

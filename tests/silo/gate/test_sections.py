@@ -129,7 +129,7 @@ def test_a_ledger_holds_out_the_same_records_for_all_plans(tmp_path: Path) -> No
             gate.approve(plan_of(held_out=0.5))
 
 
-def test_a_silo_too_small_to_hold_records_out_is_told_what_to_do() -> None:
+def test_a_silo_too_small_to_hold_records_out_is_refused_with_a_remedy() -> None:
     with pytest.raises(PlanError, match=r"1 record, too few .* held-out share of 0"):
         plan_of({"clinic": 1})
     assert plan_of({"clinic": 1}, held_out=0.0).held_out is None

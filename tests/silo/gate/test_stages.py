@@ -193,7 +193,7 @@ def test_a_turn_whose_answer_was_lost_is_a_turn(tmp_path: Path, records: Records
         assert refusal(ask(again, plan, ANSWERS)) is RefusalReason.TURNS_TAKEN
 
 
-def test_an_operator_is_told_how_often_the_silo_answers(plan: Plan) -> None:
+def test_the_review_says_how_often_the_silo_answers(plan: Plan) -> None:
     told = reveals(plan, plan.silos[0])
     assert told[0].startswith("In each of 3 rounds, 4 numbers")
     assert any("of 6 rounds, this one answers at most 3" in line for line in told)

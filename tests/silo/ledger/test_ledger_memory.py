@@ -92,7 +92,9 @@ def test_nothing_is_released_while_the_watermark_is_damaged(ledger: Ledger, own_
     Ledger.open(ledger.path).close()
 
 
-def test_ledgers_that_are_begun_at_once_for_silos_of_one_name_are_told_apart(tmp_path: Path, own_state: Path) -> None:
+def test_ledgers_that_are_begun_at_once_for_silos_of_one_name_have_different_hashes(
+    tmp_path: Path, own_state: Path
+) -> None:
     bodies = set()
     for number in range(20):
         with Ledger.create(tmp_path / f"{number}.ledger", silo="clinic", budget=Budget(1.0, 1e-6)) as ledger:

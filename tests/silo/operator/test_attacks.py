@@ -152,7 +152,7 @@ def test_a_file_that_was_changed_after_the_review_approves_nothing(
     assert {reviewed.digest(), other.digest()}.isdisjoint(plans(silo_folder))
 
 
-def test_whoever_leaves_must_enter_again(desk: Desk) -> None:
+def test_after_signing_out_the_key_is_refused(desk: Desk) -> None:
     key = desk.key()
     assert desk.post("/home", {"key": key})[0] == 200
     assert desk.post("/leave", {"key": key})[0] == 200

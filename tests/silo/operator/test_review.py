@@ -21,7 +21,7 @@ from tests.support import MakePlan, ask_all, own_terms, rebuilt, spent
 NOTHING_ELSE = "Nothing else leaves the silo. The number of records and the schema are public."
 
 
-def test_every_stage_is_told_what_it_asks_who_takes_part_and_with_what_noise(plan_of: MakePlan) -> None:
+def test_the_review_says_what_every_stage_asks_who_takes_part_and_with_what_noise(plan_of: MakePlan) -> None:
     plan = plan_of(survey=True, algorithm="accelerated", sampling="fixed", clip=0.5)
     assert reveals(plan, plan.silos[0]) == [
         "Once, one number: the largest eigenvalue of the features' second-moment matrix.",
@@ -56,13 +56,15 @@ def test_purpose_controller_and_contact_are_read_before_what_leaves_and_cannot_f
             rebuilt(plain, purpose=wrong)
 
 
-def test_batches_of_fixed_size_are_told_to_need_more_noise_than_poisson_ones(ledger: Ledger, plan_of: MakePlan) -> None:
+def test_the_review_says_that_batches_of_fixed_size_need_more_noise_than_poisson_ones(
+    ledger: Ledger, plan_of: MakePlan
+) -> None:
     said = "more noise here than Poisson sampling does at the same epsilon."
     for sampling, is_said in (("fixed", True), ("poisson", False), ("full", False)):
         assert (said in review(plan_of(sampling=sampling), ledger.account(), "").text()) == is_said
 
 
-def test_phases_are_told_one_by_one_and_what_they_ask_once(plan_of: MakePlan) -> None:
+def test_the_review_lists_phases_one_by_one_and_their_query_once(plan_of: MakePlan) -> None:
     phases = (Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8))
     plan = plan_of(algorithm=Localized(smoothness=1.0, phases=phases), rounds=5)
     first, one, noise, two, more_noise, last = reveals(plan, plan.silos[0])
@@ -74,14 +76,14 @@ def test_phases_are_told_one_by_one_and_what_they_ask_once(plan_of: MakePlan) ->
     assert last == NOTHING_ELSE
 
 
-def test_correlated_noise_is_told_to_be_so(plan_of: MakePlan) -> None:
+def test_the_review_says_that_noise_is_correlated(plan_of: MakePlan) -> None:
     plan = plan_of(sampling="one-pass", correlation=0.5)
     assert any(
         "cancels part of the earlier rounds' noise (correlation 0.5)" in line for line in reveals(plan, plan.silos[0])
     )
 
 
-def test_what_is_told_of_the_cost_is_what_the_gate_goes_by(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+def test_the_review_states_the_costs_that_the_gate_uses(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
     first, second = plan_of(epsilon=0.7), plan_of(epsilon=0.9)
     gate.approve(first)
     ask_all(gate, first, [0, 1])
@@ -113,7 +115,7 @@ def local() -> Iterator[LocalShuffler]:
 
 
 @pytest.mark.parametrize("budget", [Budget(2.0, DELTA), Budget(2.0, DELTA, anyone=5.0)])
-def test_a_plan_that_trusts_a_shuffler_is_told_against_each_observer(
+def test_the_review_of_a_shuffled_plan_states_costs_against_each_observer(
     local: LocalShuffler, tmp_path: Path, budget: Budget
 ) -> None:
     plan = make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40))

@@ -120,7 +120,7 @@ def test_no_query_takes_more_memory_of_many_records_than_is_estimated(edits: Any
         assert peak < stage.query.effort(plan, rows).memory
 
 
-def test_what_adds_up_may_fail_on_any_thread_and_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_sum_on_any_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(next(iter(KINDS.values())))
     own = records_for(plan, Keeping())
 
@@ -173,7 +173,7 @@ def test_a_table_that_is_larger_than_memory_is_kept_in_files_and_gives_the_same_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_room_is_told_of_in_a_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(RecordsError, match=r"cannot be kept in .*needed there. Make room, or keep them in memory"):
         Keeping(SINGLE, tmp_path).empty((2**40, 2**20), np.float32)
 

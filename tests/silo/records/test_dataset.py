@@ -252,7 +252,7 @@ def test_a_record_beyond_its_bounds_counts_as_the_one_at_them(
     assert exact[0].tobytes() == exact[1].tobytes(), role
 
 
-def test_the_operator_is_told_of_such_a_row_in_the_review_and_decides(tmp_path: Path) -> None:
+def test_the_review_names_such_a_row_and_the_operator_decides(tmp_path: Path) -> None:
     data, schema = read(tmp_path, "70,-1,yes,4\n")
     plan = planned(schema, len(data))
     (tmp_path / "schema.toml").write_text(ROLES.split("\n\n", 1)[1])  # the plan alone names the columns
@@ -280,7 +280,7 @@ def test_a_weight_beyond_its_bound_is_refused_when_a_silo_is_set_up_whose_own_sc
     assert told.startswith("Row 2, column 'counts': this weight is outside")
 
 
-def test_a_weight_that_is_no_column_is_told_by_the_schema_s_check(tmp_path: Path) -> None:
+def test_the_schema_s_check_names_a_weight_that_is_no_column(tmp_path: Path) -> None:
     read(tmp_path, "")
     (tmp_path / "schema.toml").write_text(ROLES.replace('weight = "counts"', 'weight = "count"'))
     [told] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom
 
 from ringfence.errors import RecordsError
-from ringfence.silo.records.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, RowWords, _too_many_for_chance
+from ringfence.silo.records.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, _too_many_for_chance, row_words
 from ringfence.sources.cells import ArrayCells, Cells, ListCells, TextCells
 
 KEY = b"k" * 32
@@ -41,10 +41,7 @@ def is_mostly(new: Table, known: Table) -> bool:
 
 
 def words_of(content: dict[str, Cells]) -> NDArray[np.uint64]:
-    words = RowWords(len(next(iter(content.values()))))
-    for name, cells in content.items():
-        words.add(name, cells)
-    return words.all()
+    return row_words(len(next(iter(content.values()))), content)
 
 
 def marks_of(content: Table) -> RowMarks:

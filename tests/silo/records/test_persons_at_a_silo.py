@@ -141,7 +141,7 @@ def test_a_silo_whose_schema_tells_persons_apart_counts_them_and_answers_no_plan
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson", "one-pass"])
-def test_whoever_takes_part_does_so_with_all_rows(sampling: Any, tmp_path: Any, drawn: Drawn) -> None:
+def test_a_person_takes_part_with_all_rows(sampling: Any, tmp_path: Any, drawn: Drawn) -> None:
     request = replace(RULES["mean"], sampling=sampling, batch=2)
     plan = make_plan(SCHEMA, [Member("clinic", 4, 1.0, 1e-6)], request)
     people = [[(0.1, 0.2, 0.3, 0.1)] * rows for rows in (3, 1, 5, 2)]

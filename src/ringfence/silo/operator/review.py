@@ -198,8 +198,8 @@ def _prospects(plan: Plan) -> list[str]:
 
 def _share(plan: Plan, terms: SiloTerms) -> list[str]:
     """Return the review's sentence on the silo's share in the model, if it is not by its number of records."""
-    told = visible(weighting(plan))
-    return [f"This silo's share in the model is {terms.weight:.2g} of 1: {told}."] if told else []
+    words = visible(weighting(plan))
+    return [f"This silo's share in the model is {terms.weight:.2g} of 1: {words}."] if words else []
 
 
 def to_whom(plan: Plan, terms: SiloTerms) -> list[str]:

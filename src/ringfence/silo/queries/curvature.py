@@ -7,25 +7,24 @@ import numpy as np
 
 from ringfence.protocol import Curvature, FloatArray, Plan
 from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
 from ringfence.silo.records.records import Records
 
 SQUARINGS = 48
 """Then the eigenvalue is exact to a factor of d^(2⁻⁴⁹), but for rounding."""
 
 
-def total(
-    query: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-) -> exact_sums.Counts:
+def total(query: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
     """Add up the second moments of features, clipped to their public norm once more."""
     return second_moments(records.spread_features(plan.data.feature_norm, chosen))
 
 
-def answer(query: Curvature, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: Curvature, plan: Plan, argument: FloatArray, total: Counts, batch: int) -> FloatArray:
     """Return the eigenvalue."""
     return np.array([plan.data.feature_norm**2 * largest_eigenvalue(mean_moments(total, batch))])
 
 
-def second_moments(features: FloatArray) -> exact_sums.Counts:
+def second_moments(features: FloatArray) -> Counts:
     """Return Σ xxᵀ of features that are multiples of 2⁻³¹ and at most 1: exactly, in units of 2⁻⁷⁹."""
     width = features.shape[1]
 
@@ -37,11 +36,11 @@ def second_moments(features: FloatArray) -> exact_sums.Counts:
             yield np.concatenate([high * 2.0**-16, scaled - high], axis=1), features[part], 0  # limbs of 16 bits each
 
     total = exact_sums.outer_sum(terms(), bits=16)
-    result: exact_sums.Counts = (total[:width] << 16) + total[width:]
+    result: Counts = (total[:width] << 16) + total[width:]
     return result
 
 
-def mean_moments(total: exact_sums.Counts, divisor: int) -> FloatArray:
+def mean_moments(total: Counts, divisor: int) -> FloatArray:
     """Return Σ xxᵀ/divisor of a sum of second moments, rounded once."""
     return exact_sums.quotient(total, divisor << 16)
 

@@ -7,12 +7,11 @@ from ringfence.protocol.arrays import without_negligible
 from ringfence.protocol.queries.feature_moments import WEIGHT
 from ringfence.silo.queries.feature_moments import target_bin
 from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
 from ringfence.silo.records.records import Records
 
 
-def total(
-    query: FeatureMeans, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-) -> exact_sums.Counts:
+def total(query: FeatureMeans, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
     """Add up features, their squares, and the target's bins times `WEIGHT`."""
     bins, window = query.bins(plan), without_negligible(argument)
     columns = records.bounded_features(plan.data.feature_norm)
@@ -20,7 +19,7 @@ def total(
     return exact_sums.column_sums(records.means(np.concatenate([columns, columns**2, shares], axis=1)), chosen)
 
 
-def answer(query: FeatureMeans, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: FeatureMeans, plan: Plan, argument: FloatArray, total: Counts, batch: int) -> FloatArray:
     """Return the means, and that of the squared norms as one number."""
     means, squares, shares = np.split(total, [plan.data.width, 2 * plan.data.width])
     return exact_sums.quotient(np.concatenate([means, [squares.sum()], shares]), batch)

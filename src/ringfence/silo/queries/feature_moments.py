@@ -11,12 +11,11 @@ from ringfence.protocol.losses.targets import split_targets
 from ringfence.protocol.queries.feature_moments import WEIGHT
 from ringfence.silo.queries.curvature import mean_moments, second_moments
 from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
 from ringfence.silo.records.records import Records
 
 
-def total(
-    query: FeatureMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-) -> exact_sums.Counts:
+def total(query: FeatureMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
     """Add up the triangle of vvᵀ, and the target's bins times `WEIGHT`."""
     viewed, bins = query.read(plan, without_negligible(argument)), query.bins(plan)
     matrix = second_moments(records.along(MatrixAxes(viewed.axes)).spread_features(1.0, chosen))
@@ -25,7 +24,7 @@ def total(
     return np.concatenate([triangle, exact_sums.column_sums(records.means(rows), chosen)])
 
 
-def answer(query: FeatureMoments, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: FeatureMoments, plan: Plan, argument: FloatArray, total: Counts, batch: int) -> FloatArray:
     """Return the means, with off-diagonal entries times √2."""
     one, other = np.triu_indices(plan.data.width)
     triangle = mean_moments(total[: len(one)], batch) * np.where(one == other, 1.0, math.sqrt(2.0))

@@ -10,6 +10,7 @@ from ringfence.protocol import FloatArray, Plan, Statistics
 from ringfence.protocol.queries.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Layout, Tree
 from ringfence.protocol.schema.columns.base import Reading
 from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
 from ringfence.silo.records.records import Records
 
 _BITS = 31
@@ -19,14 +20,12 @@ _ROWS = 2**21
 """That many rows at a time add up to less than 2⁵³, and so exactly."""
 
 
-def total(
-    query: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-) -> exact_sums.Counts:
+def total(query: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
     """Add up the layout's numbers over rows, in the order of `_scales`."""
     cells, layout = records.table_cells("Statistics need"), query.layout(plan)
     rows = _weights(records, chosen)
     places = {name: _places(part, cells[name]) for name, part in layout.columns.items()}
-    found: list[exact_sums.Counts] = []
+    found: list[Counts] = []
     for name, part in layout.columns.items():
         counts = _counts(places[name], rows, part.coarse if isinstance(part, Categories) else part.leaves + 1)
         if isinstance(part, Categories):
@@ -44,7 +43,7 @@ def total(
     return np.concatenate(found)
 
 
-def answer(query: Statistics, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: Statistics, plan: Plan, argument: FloatArray, total: Counts, batch: int) -> FloatArray:
     """Return the layout's numbers, each divided and rounded once."""
     found, begin = [], 0
     for length, times, scale in _scales(query.layout(plan)):
@@ -129,6 +128,6 @@ def _centred(table: Association, counts: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(centred.reshape(-1), dtype=object)
 
 
-def _in_units(counts: NDArray[Any]) -> exact_sums.Counts:
+def _in_units(counts: NDArray[Any]) -> Counts:
     """Return the statistics' counts in units of exact sums."""
     return np.asarray(counts * 2 ** (exact_sums.UNIT - _BITS), dtype=object)

@@ -12,6 +12,7 @@ that shares most of its rows with data known before (some were added, edited or 
 import hashlib
 import hmac
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +44,7 @@ class RowMarks(Unpicklable):
     def __init__(
         self, words: NDArray[np.uint64], source: Path | None = None, of_row: NDArray[np.int64] | None = None
     ) -> None:
-        """Mark rows by their words (`RowWords`); `of_row` numbers the persons of the rows, if there are persons."""
+        """Mark rows by their words (`row_words`); `of_row` numbers the persons of the rows, if there are persons."""
         self._marks = np.ascontiguousarray(words).view("V16").reshape(-1)
         self.source = source
         self.persons = None if of_row is None else int(of_row.max()) + 1
@@ -75,33 +76,23 @@ class RowMarks(Unpicklable):
         return Fingerprint(len(self), ordered, rows, once[:SKETCH], self.persons, once)
 
 
-class RowWords:
-    """128 bits for each of some rows, made of all its cells and their columns' names, in whatever order these come.
+def row_words(rows: int, table: Mapping[str, Cells]) -> NDArray[np.uint64]:
+    """Return 128 bits for each row, made of all its cells and their columns' names, in whatever order these come.
 
     They need not be hard to find again: what is kept of them is computed with a secret key. Rows that differ in one
     cell differ in their words: every cell is mixed with its column's name, one to one, and multiplied by two odd
     numbers that depend on that name, and the products are added up. Rows that differ in several may have equal words by
     accident, as rarely as 64 random bits agree; that is not proved, and an adversary can find such rows.
     """
-
-    def __init__(self, rows: int) -> None:
-        """Begin the words that mark that many rows, with no column yet."""
-        self._totals = np.zeros((2, rows), dtype=np.uint64)
-        self._columns = 0
-
-    def add(self, name: str, cells: Cells) -> None:
-        """Add a column to the words that mark rows."""
+    totals = np.zeros((2, rows), dtype=np.uint64)
+    for name, cells in table.items():
         digest = hashlib.sha256(name.encode()).digest()
         own, *factors = (np.uint64(int.from_bytes(digest[at : at + 8], "little") | 1) for at in (0, 8, 16))
-        for rows in pieces(len(cells)):
-            word = mixed(cells.words(rows), own)
-            for total, factor in zip(self._totals, factors, strict=True):
-                total[rows] += word * factor
-        self._columns += 1
-
-    def all(self) -> NDArray[np.uint64]:
-        """Return the words that mark rows, over all added columns."""
-        return np.stack([mixed(total, np.uint64(self._columns)) for total in self._totals], axis=1)
+        for part in pieces(len(cells)):
+            word = mixed(cells.words(part), own)
+            for total, factor in zip(totals, factors, strict=True):
+                total[part] += word * factor
+    return np.stack([mixed(total, np.uint64(len(table))) for total in totals], axis=1)
 
 
 def _keyed(key: bytes, purpose: bytes, marks: bytes) -> str:

@@ -15,7 +15,7 @@ from ringfence.protocol.schema.blocks import Readings
 from ringfence.protocol.schema.columns.base import Beyond, Reading
 from ringfence.protocol.schema.encoding import read_column, require_columns
 from ringfence.protocol.schema.schema import TableColumns
-from ringfence.silo.records.marks import RowMarks, RowWords
+from ringfence.silo.records.marks import RowMarks, row_words
 from ringfence.silo.records.persons import number_persons
 from ringfence.silo.records.storage import IN_MEMORY, GrowingArray, Keeping
 from ringfence.sources import Source
@@ -57,10 +57,7 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
                 readings[each].add(read_column(each, used[each], cells, source=name_of(source, each), first=first))
             if each == person:
                 persons += cells.texts()
-        words = RowWords(count)
-        for each, cells in (table if identity is None else identity).items():
-            words.add(each, cells)
-        marks.add(words.all())
+        marks.add(row_words(count, table if identity is None else identity))
     path = source if isinstance(source, Path) else None
     if not len(marks):
         raise RecordsError(f"{path or name} has a header but no records: add them, or leave this silo out.")
