@@ -235,7 +235,7 @@ class _Loaded:
                     "loss requires. Correct it, remove the row, or choose another --loss."
                 )
         if loss.target_kind == "time" and not any(
-            split_targets(own.records.targets).events.any() for own in self.silos.values()
+            split_targets(own.records.targets).targets[:, 1].any() for own in self.silos.values()
         ):
             raise RecordsError(
                 f"All times in '{plan.data.target}' are censored: without a single event there is no hazard to learn. "

@@ -135,7 +135,7 @@ from ringfence.protocol.schema.columns.categorical import Categorical as Categor
 from ringfence.protocol.schema.columns.categorical import Code as Code
 from ringfence.protocol.schema.columns.date import Date as Date
 from ringfence.protocol.schema.columns.numeric import Numeric as Numeric
-from ringfence.protocol.schema.columns.text import Text as Text
+from ringfence.protocol.schema.columns.vector import Text as Text
 from ringfence.protocol.schema.columns.vector import Vector as Vector
 from ringfence.protocol.schema.maps import FeatureMap as FeatureMap
 from ringfence.protocol.schema.maps.curves import Cyclic as Cyclic

@@ -44,8 +44,7 @@ def row_norms(rows: FloatArray) -> FloatArray:
     rows, squares = np.ascontiguousarray(rows), np.zeros(len(rows))
     for some in pieces(rows.shape[1], ADDED):
         squares += np.einsum("ij,ij->i", rows[:, some], rows[:, some])
-    norms: FloatArray = np.sqrt(squares)
-    return norms
+    return np.asarray(np.sqrt(squares))
 
 
 class Namespace(Protocol):

@@ -133,6 +133,8 @@ class BaseLoss(Outputs, Public):
     """The least target that it takes, in the target's own units."""
     link: ClassVar[Literal["identity", "log"]] = "identity"
     """Which function of a numeric target's mean the score is."""
+    scikit_learn: ClassVar[str] = "LinearRegression"
+    """The linear model of scikit-learn with the same predictions; empty if there is none."""
     is_curved: ClassVar[bool] = False
     """Whether it has `curvatures`, so that coefficients have intervals."""
 
@@ -149,13 +151,6 @@ class BaseLoss(Outputs, Public):
     def target_problem(self, unit: float, offset: float, lower: float) -> str:
         """Return why a loss does not suit a numeric target with this scaling and smallest value; empty if it does."""
         return ""
-
-    @property
-    def scikit_learn(self) -> str:
-        """The linear model of scikit-learn with the same predictions; empty if there is none."""
-        if self.target_kind in ("number", "numbers"):
-            return "LinearRegression"
-        return "LogisticRegression" if self.is_log_loss else "LinearSVC"
 
     @property
     def parts_end(self) -> tuple[float, ...]:

@@ -111,6 +111,7 @@ class Hinge(NonSmooth):
     """max(0, 1 − y·u) for labels y = ±1: the support vector machine's."""
 
     target_kind: ClassVar[TargetKind] = "label"
+    scikit_learn: ClassVar[str] = "LinearSVC"
     name: Literal["hinge"] = "hinge"
 
     def _excess(self, scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray | float]:

@@ -14,6 +14,7 @@ class Logistic(BaseLoss):
 
     target_kind: ClassVar[TargetKind] = "label"
     is_log_loss: ClassVar[bool] = True
+    scikit_learn: ClassVar[str] = "LogisticRegression"
     is_curved: ClassVar[bool] = True
     name: Literal["logistic"] = "logistic"
 
@@ -49,6 +50,7 @@ class Softmax(BaseLoss):
 
     target_kind: ClassVar[TargetKind] = "class"
     is_log_loss: ClassVar[bool] = True
+    scikit_learn: ClassVar[str] = "LogisticRegression"
     name: Literal["softmax"] = "softmax"
     classes: int = Field(ge=2, le=10_000)
 
@@ -88,7 +90,15 @@ class Softmax(BaseLoss):
 
 
 class _ErrorLoss(BaseLoss):
-    """A loss of the errors u − y of scaled numbers."""
+    """A loss of the errors u − y of scaled numbers: ½·‖u − y‖², unless its class says otherwise."""
+
+    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return ½·‖u − y‖²."""
+        return 0.5 * namespace(scores).sum(self.residuals(scores, targets) ** 2, axis=-1)
+
+    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return u − y, for each target."""
+        return scores - targets.reshape(len(targets), *[1] * (scores.ndim - 2), self.outputs)
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X(Xρ + Y) for squared errors, infinite on the whole space; β = X².
@@ -109,14 +119,6 @@ class Squared(_ErrorLoss):
     is_curved: ClassVar[bool] = True
     name: Literal["squared"] = "squared"
 
-    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return ½(u − y)², the squared loss."""
-        return 0.5 * self.residuals(scores, targets)[..., 0] ** 2
-
-    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return u − y, for the squared loss."""
-        return scores - beside(scores, targets)
-
     def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return 1, for the squared loss."""
         return namespace(scores).ones_like(scores)
@@ -130,15 +132,13 @@ class Huber(_ErrorLoss):
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return the Huber loss: quadratic up to errors of h, then linear."""
-        xp = namespace(scores)
-        error = (scores - beside(scores, targets))[..., 0]
-        inner = xp.clip(error, -self.threshold, self.threshold)
+        inner = self.residuals(scores, targets)[..., 0]
+        error = super().residuals(scores, targets)[..., 0]
         return inner * (error - 0.5 * inner)
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return u − y, clipped to ±h, for the Huber loss."""
-        xp = namespace(scores)
-        return xp.clip(scores - beside(scores, targets), -self.threshold, self.threshold)
+        return namespace(scores).clip(super().residuals(scores, targets), -self.threshold, self.threshold)
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = hX for the Huber loss, or that of the squared loss where errors cannot reach h; β = X²."""
@@ -162,14 +162,6 @@ class MultiSquared(_ErrorLoss):
     def outputs(self) -> int:
         """One score per target of the squared loss of several targets."""
         return self.targets
-
-    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return ½·‖u − y‖², the squared loss of several targets."""
-        return 0.5 * namespace(scores).sum(self.residuals(scores, targets) ** 2, axis=-1)
-
-    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return u − y for each of several targets with the squared loss."""
-        return scores - targets.reshape(len(targets), *[1] * (scores.ndim - 2), self.targets)
 
     def predictions(self, scores: FloatArray) -> FloatArray:
         """Return the scores of the squared loss of several targets: a scaled number for each target."""

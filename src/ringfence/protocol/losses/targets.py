@@ -24,11 +24,6 @@ class SplitTargets(NamedTuple):
         """One number per record from its split target columns: the target, or its first column."""
         return self.targets if self.targets.ndim == 1 else self.targets[:, 0]
 
-    @property
-    def events(self) -> FloatArray:
-        """Whether an event ended each time, of split targets that are times."""
-        return self.targets[:, 1]
-
 
 class Derivable(Protocol):
     """Any loss with a value and a derivative: one of ours, or an installed custom one."""

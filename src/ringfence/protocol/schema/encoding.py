@@ -68,27 +68,21 @@ def misfits(columns: Mapping[str, ReadColumn], table: Table) -> Iterator[str]:
 
 
 def features_of(schema: Schema, readings: Readings) -> FloatArray:
-    """Assemble feature vectors from columns that were read."""
+    """Return feature vectors of columns that were read, clipped to the radius and with the intercept."""
     count = len(next(iter(readings.values())).values)
     features = np.empty((count, schema.width))
     for rows in pieces(count, PART):
-        _put_together(schema, readings, rows, features[rows])
+        own, place = {name: readings[name].within(rows) for name in schema.features}, 0
+        for block in schema.blocks:
+            made = block.features(own)
+            features[rows, place : place + made.shape[1]] = made
+            place += made.shape[1]
+        if schema.radius is not None:
+            varying = features[rows, :place]
+            norms = np.sqrt(np.sum(varying * varying, axis=1, keepdims=True))
+            varying *= schema.radius / np.maximum(norms, schema.radius)
+        features[rows, place:] = schema.intercept
     return features
-
-
-def _put_together(schema: Schema, readings: Readings, rows: slice, features: FloatArray) -> None:
-    """Write the encoded features of some rows, clipped to the radius and with the intercept."""
-    own = {name: readings[name].within(rows) for name in schema.features}
-    place = 0
-    for block in schema.blocks:
-        made = block.features(own)
-        features[:, place : place + made.shape[1]] = made
-        place += made.shape[1]
-    if schema.radius is not None:
-        varying = features[:, :place]
-        norms = np.sqrt(np.sum(varying * varying, axis=1, keepdims=True))
-        varying *= schema.radius / np.maximum(norms, schema.radius)
-    features[:, place:] = schema.intercept
 
 
 def target_of(schema: Schema, readings: Readings) -> FloatArray:

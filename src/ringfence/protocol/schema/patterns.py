@@ -37,7 +37,8 @@ def expanded(content: Mapping[str, Any], *, source: str, header: Callable[[], Se
     named = _by_name(columns, source, header() if header is not None and any("*" in name for name in columns) else None)
     said["columns"] = {name: _filled_up(column, defaults, tokens) for name, column in named.items()}
     if isinstance(said.get("maps"), list):
-        features = [name for name, column in named.items() if _is_feature(name, column, said)]
+        beside = [said.get(part) for part in ("target", *ROLES)]
+        features = [name for name, column in named.items() if _is_read(column) and name not in beside]
         said["maps"] = [_of_columns(each, named, features, source) for each in said["maps"]]
     return said
 
@@ -46,11 +47,6 @@ def _is_read(column: Any) -> bool:
     """Tell whether a column in a schema file has a type whose cells are read."""
     kind = type_of(column)
     return kind is not None and issubclass(kind, ReadColumn)
-
-
-def _is_feature(name: str, column: Any, said: Mapping[str, Any]) -> bool:
-    """Tell whether a column in a schema file is read and has no other role, so that a pattern of a map means it."""
-    return _is_read(column) and name not in (said.get(part) for part in ("target", *ROLES))
 
 
 def _of_columns(map: Any, named: Mapping[str, Any], features: Sequence[str], source: str) -> Any:

@@ -5,14 +5,11 @@ A plan names them as it names its target: a table's own schema says nothing of t
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from ringfence.protocol.public import Public
-
-if TYPE_CHECKING:
-    from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.columns.base import ReadColumn
 
 ROLES = ("offset", "exposure", "weight", "event")
 """The fields that name a column."""
@@ -45,7 +42,7 @@ class Roles(Public):
         """Whether columns with roles give a record more than features and a target."""
         return bool(self.roles) or self.class_weights is not None or self.more_targets is not None
 
-    def check_roles(self, used: "Mapping[str, ReadColumn]", target: str | None) -> None:
+    def check_roles(self, used: Mapping[str, ReadColumn], target: str | None) -> None:
         """Raise ValueError, with the reason, if a column cannot have its role."""
         names = list(self.roles.values())
         for role, name in self.roles.items():
@@ -75,7 +72,7 @@ class Roles(Public):
         if self.more_targets is not None:
             self._check_more_targets((target or "", *self.more_targets), used)
 
-    def _check_more_targets(self, targets: tuple[str, ...], used: "Mapping[str, ReadColumn]") -> None:
+    def _check_more_targets(self, targets: tuple[str, ...], used: Mapping[str, ReadColumn]) -> None:
         """Refuse several targets together that are not numbers with bounds."""
         for name in targets:
             if name not in used or not used[name].is_number:
@@ -92,7 +89,7 @@ class Roles(Public):
             )
 
     @staticmethod
-    def _check(role: str, name: str, column: "ReadColumn") -> None:
+    def _check(role: str, name: str, column: ReadColumn) -> None:
         """Refuse a column that does not suit its role: event, offset, exposure or weight."""
         if role == "event":
             if len(column.classes) != 2:

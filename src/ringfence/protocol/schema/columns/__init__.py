@@ -9,8 +9,7 @@ from ringfence.protocol.schema.columns.base import BaseColumn, Identifier, Ignor
 from ringfence.protocol.schema.columns.categorical import Boolean, Categorical, Code
 from ringfence.protocol.schema.columns.date import Date
 from ringfence.protocol.schema.columns.numeric import Numeric
-from ringfence.protocol.schema.columns.text import Text
-from ringfence.protocol.schema.columns.vector import Vector
+from ringfence.protocol.schema.columns.vector import Text, Vector
 
 Column: TypeAlias = Annotated[
     Numeric | Categorical | Boolean | Code | Date | Text | Vector | Identifier | Ignored, Field(discriminator="type")

@@ -221,8 +221,7 @@ class ReadColumn(BaseColumn):
         """Return the features in the table's own numbers, which need not keep the bounds."""
         reading, _ = self.read(cells)
         offsets, units = np.array(self.scaling).T
-        plain: FloatArray = self.features(reading) * units + offsets
-        return plain
+        return np.asarray(self.features(reading) * units + offsets)
 
     def _empty(self, cells: Cells) -> NDArray[np.bool_] | None:
         """Tell which cells are empty or hold one of the tokens; None if no cell does."""

@@ -153,15 +153,10 @@ class Categorical(OneOf):
 
     @model_validator(mode="after")
     def _is_a_set(self) -> Self:
-        """Refuse categories that are listed twice, empty, or surrounded by spaces."""
+        """Refuse categories or synonyms that no cell can match, that mean two categories, or that mean none."""
         self._require_list(self.categories, "category", self.other)
         if any(category != category.strip() or not category for category in self.categories):
             raise ValueError("a category is empty or has spaces around it, which no cell can match")
-        self._check_synonyms()
-        return self
-
-    def _check_synonyms(self) -> None:
-        """Refuse synonyms of unknown categories, and spellings that mean two categories."""
         known = set(self.categories)
         for category, spellings in (self.synonyms or {}).items():
             if category not in self.categories:
@@ -170,6 +165,7 @@ class Categorical(OneOf):
                 if spelling in known or not spelling or spelling != spelling.strip():
                     raise ValueError("a synonym is empty, has spaces around it, or is already listed or a category")
                 known.add(spelling)
+        return self
 
     @property
     def classes(self) -> tuple[str, ...]:

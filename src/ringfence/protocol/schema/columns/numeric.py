@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ringfence.protocol.arrays import FloatArray, pieces, without_negligible
+from ringfence.protocol.arrays import FloatArray, without_negligible
 from ringfence.protocol.schema.columns.base import UNFILLED, UNKNOWN, Beyond, Problem, ReadColumn, Reading, unfilled
 from ringfence.sources.cells import Cells
 
@@ -122,21 +122,13 @@ class Scaled(ReadColumn):
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
         """Return the clamped and scaled numbers of a numeric column."""
         values, empty, problems = self._filled(cells)
-        low, high, offset, unit = self.low, self.high, self.offset, self.unit
-        scaled = np.empty(len(values))
-        clamped: list[NDArray[np.int64]] = []
-        for rows in pieces(len(values)):
-            own, part = values[rows], scaled[rows]
-            np.clip(own, low, high, out=part)
-            clamped.append(np.flatnonzero(own != part) + rows.start)
-            part -= offset
-            part /= unit
-            if (tidy := without_negligible(part)) is not part:
-                part[...] = tidy
-        beyond = np.concatenate(clamped) if clamped else np.zeros(0, dtype=np.int64)
+        scaled = np.clip(values, self.low, self.high)
+        rows = np.flatnonzero(values != scaled)
+        scaled -= self.offset
+        scaled /= self.unit
         with np.errstate(over="ignore"):
-            numbers = (values[beyond] - offset) / unit
-        return Reading(scaled, empty, Beyond(beyond, numbers) if beyond.size else None), problems
+            beyond = Beyond(rows, (values[rows] - self.offset) / self.unit) if rows.size else None
+        return Reading(without_negligible(scaled), empty, beyond), problems
 
     def _filled(self, cells: Cells) -> tuple[FloatArray, NDArray[np.bool_] | None, list[Problem]]:
         """Return a numeric column with empty cells replaced by the stand-in, the mask of empty cells, and problems."""

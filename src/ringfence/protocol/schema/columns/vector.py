@@ -1,19 +1,35 @@
-"""Vectors: numbers from a public, frozen extractor."""
+"""Columns of many features: vectors from a public, frozen extractor, and words hashed into a public dictionary."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ringfence.protocol.arrays import FloatArray, row_norms, without_negligible
+from ringfence.protocol.arrays import TINY, FloatArray, row_norms, without_negligible
 from ringfence.protocol.public import Digest
 from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells
+from ringfence.sources.features.ngrams import NGrams, words_of
 
 
-class Vector(ReadColumn):
+class _OfNorm(ReadColumn):
+    """A column whose features together have a norm of at most `scale`."""
+
+    scale: float = Field(default=1.0, gt=0, le=1e6)
+
+    @property
+    def bound(self) -> float:
+        """The largest norm of the features; the indicator is set only where all other features are 0."""
+        return self.scale
+
+    def features(self, reading: Reading) -> FloatArray:
+        """Return the features, as they were read, and the indicator."""
+        return self._indicated(reading.values, reading, self.scale)
+
+
+class Vector(_OfNorm):
     """`length` numbers that a public `extractor` made of a record, whatever that is: an image, a text, a signal.
 
     A vector longer than `norm` is clipped to it; then all are divided by it, so that none is longer than `scale`. The
@@ -33,17 +49,11 @@ class Vector(ReadColumn):
     norm: float = Field(gt=0, le=1e12)
     extractor: str = Field(min_length=1, max_length=200)
     digest: Digest
-    scale: float = Field(default=1.0, gt=0, le=1e6)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The name of the extractor of a vector column."""
         return (self.extractor,)
-
-    @property
-    def bound(self) -> float:
-        """The norm of the longest vector, after scaling."""
-        return self.scale
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
@@ -73,11 +83,49 @@ class Vector(ReadColumn):
         what = f"this is not a vector of {self.length} finite numbers; make it again with the schema's extractor"
         return vectors, empty, self._problems(empty, wrong, what)
 
-    def features(self, reading: Reading) -> FloatArray:
-        """Return the vectors, as they were read, and the indicator."""
-        return self._indicated(reading.values, reading, self.scale)
-
     def plain(self, cells: Cells) -> FloatArray:
         """Return vectors as they stand, neither clipped nor scaled."""
         vectors, empty, _ = self._filled(cells)
         return self._indicated(vectors, Reading(vectors, empty))
+
+
+class Text(_OfNorm):
+    """Words in any order, each counted, with a sign, at one of `words` places that its spelling decides.
+
+    The counts are divided by their norm, so that a long text weighs as much as a short one: a cell's features have the
+    norm `scale`, or 0 where it has no word. With `ngrams` 2 or more, sequences of that many words count as words too.
+    """
+
+    may_be_empty: ClassVar[bool] = True
+
+    type: Literal["text"] = "text"
+    words: int = Field(default=256, ge=2, le=2**20)
+    ngrams: int | None = Field(default=None, ge=1, le=5)
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """Offset and unit of a text column's features, which are shares of words."""
+        return ((0.0, 1.0 / self.scale),) * (self.words + bool(self.indicator))
+
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return a name for each place of a text column's hashed words."""
+        return self._with_indicator(name, [f"{name}#{place}" for place in range(self.words)])
+
+    def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
+        """Return the features of texts: hashed shares of words."""
+        empty = self._empty(cells)
+        codes, distinct = cells.coded()
+        counts = NGrams(length=self.words, words=self.ngrams or 1).counts(distinct)
+        norms = np.sqrt(np.sum(counts * counts, axis=1, keepdims=True))
+        counts *= self.scale / np.maximum(norms, TINY)
+        features = counts[codes] if len(distinct) else counts
+        if empty is not None:
+            features[empty] = 0.0
+        return Reading(features, empty), []
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Accept columns as text in which most cells have three words or more."""
+        codes, distinct = cells.coded()
+        long = np.array([len(words_of(text)) > 2 for text in distinct], dtype=bool)
+        return {"words": 256} if len(codes) and np.mean(long[codes]) > 0.5 else None

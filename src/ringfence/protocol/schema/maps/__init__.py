@@ -23,8 +23,8 @@ FeatureMap: TypeAlias = Annotated[Spline | Cyclic | Interaction | Fourier, Field
 def blocks_of(columns: Mapping[str, ReadColumn], maps: Sequence[FeatureMap]) -> Blocks:
     """Return the parts of a feature vector: each column's, in their order, and then those of several columns."""
     by_column, joint = _parts(columns, maps)
-    made = [block for map in joint for block in map.blocks(by_column)]
-    return Blocks([*(block for blocks in by_column.values() for block in blocks), *made])
+    own = [block for blocks in by_column.values() for block in blocks]
+    return Blocks([*own, *(block for map in joint for block in map.blocks(by_column))])
 
 
 def check_maps(columns: Mapping[str, ReadColumn], maps: Sequence[FeatureMap]) -> None:
@@ -42,11 +42,11 @@ def check_maps(columns: Mapping[str, ReadColumn], maps: Sequence[FeatureMap]) ->
             "columns or Fourier features"
         )
     made = [*curved, *(block for map in joint for block in map.blocks(by_column))]
-    twice = [name for name, count in Counter(name for block in made for name in block.names).items() if count > 1]
-    if twice:
-        raise ValueError(
-            f"two maps both make the feature '{twice[0]}': leave one out, or give each a `seed` of its own"
-        )
+    for name, count in Counter(name for block in made for name in block.names).items():
+        if count > 1:
+            raise ValueError(
+                f"two maps both make the feature '{name}': leave one out, or give each a `seed` of its own"
+            )
 
 
 def _parts(

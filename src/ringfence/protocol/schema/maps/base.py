@@ -1,7 +1,7 @@
 """The base class of feature maps: which columns a map takes."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, TypeAlias
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,14 +11,12 @@ from ringfence.protocol.schema.columns.base import ReadColumn
 MOST_FEATURES = 10_000
 """The most features that a schema's maps may make."""
 
-Names: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_FEATURES)]
-
 
 class BaseMap(Public):
     """A public function of columns, applied to each record by itself, after cells were clamped to public bounds."""
 
     type: str
-    columns: Names
+    columns: tuple[str, ...] = Field(min_length=1, max_length=MOST_FEATURES)
     least: ClassVar[int] = 1
     """The least number of columns."""
 
