@@ -145,14 +145,10 @@ def test_noise_on_several_rows_covers_one_rounding_to_the_grid_in_each(rows: int
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"sensitivity": 0.0}, "sensitivity must be"),
         ({"sensitivity": math.nan}, "sensitivity must be"),
-        ({"sigma": 0.0}, "sigma must be"),
         ({"summed": 0}, "summed must be"),
-        ({"dimension": 0}, "dimension must be"),
         ({"rows": 0}, "rows must be"),
         ({"rows": 11}, "lower the rows"),
-        ({"sensitivity": 1e200, "sigma": 1e-200}, "too small to account for"),
     ],
 )
 def test_a_shift_of_bad_numbers_is_refused_with_the_reason(change: dict[str, object], reason: str) -> None:

@@ -246,15 +246,10 @@ def test_too_few_coins_prove_nothing(reach: float, trials: int, slack: float) ->
 @pytest.mark.parametrize(
     "nonsense",
     [
-        {"reach": 0.0},
-        {"reach": math.nan},
-        {"trials": 0},
-        {"trials": 2**52 + 1},
-        {"trials": 10.5},
+        *({"reach": reach} for reach in (0.0, math.nan)),
+        *({"trials": trials} for trials in (0, 2**52 + 1, 10.5)),
+        *({"slack": slack} for slack in (0.0, 1.0, 1e-150)),
         {"dimension": 0},
-        {"slack": 0.0},
-        {"slack": 1.0},
-        {"slack": 1e-150},
     ],
 )
 def test_nonsense_is_refused(nonsense: dict[str, float]) -> None:

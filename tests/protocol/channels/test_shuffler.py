@@ -95,11 +95,7 @@ def test_more_blocks_than_a_message_can_number_are_refused() -> None:
         *[(field, 0) for field in ("levels", "coins", "shares", "block", "width", "slack")],
         *[(field, 2.5) for field in ("levels", "coins", "shares", "block", "width", "quorum")],
         *[(field, key) for field in ("server_key", "shuffler_key") for key in ("", "5e" * 31, "5E" * 32, 7, None)],
-        ("width", 8),
-        ("shares", 1),
-        ("slack", 1.0),
-        ("levels", 2**20 + 1),
-        ("coins", 2**30 + 1),
+        *(("width", 8), ("shares", 1), ("slack", 1.0), ("levels", 2**20 + 1), ("coins", 2**30 + 1)),
     ],
     ids=str,
 )
