@@ -5,22 +5,11 @@ import math
 
 import pytest
 
+from ringfence import protocol
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import cost, costs, plan_events, task_event
 from ringfence.accounting.events import DisjointBatchRelease, seen_by
-from ringfence.protocol import (
-    Curvature,
-    FeatureMeans,
-    Full,
-    Gradient,
-    Guarantee,
-    Phased,
-    Plan,
-    Schema,
-    SiloTerms,
-    Stage,
-    StageTerms,
-)
+from ringfence.protocol import Full, Plan, Schema, SiloTerms, Stage
 from ringfence.protocol.plan.plan import task
 from tests.accounting.plans import KINDS, all_rounds, mixed_plan, plan_for
 from tests.support import clip_of, rebuilt, renoised, restaged, shift_in
@@ -55,7 +44,7 @@ def test_the_cost_against_an_observer_is_that_of_what_it_sees(mixed: dict[str, P
     events = plan_events(plan, terms)
     found = costs(events, plan.observers, 1e-6)
     assert found == tuple(
-        Guarantee(
+        protocol.Guarantee(
             epsilon=accountant.epsilon(seen_by(observer, events), 1e-6), delta=1e-6, against=observer
         )
         for observer in plan.observers
@@ -111,7 +100,7 @@ def with_stage(plan: Plan, stage: Stage, sigma: float) -> Plan:
     """Return the plan with one more stage over all records."""
 
     def longer(own: SiloTerms) -> SiloTerms:
-        return own.model_copy(update={"stages": (*own.stages, StageTerms(batch=own.records, sigma=sigma))})
+        return own.model_copy(update={"stages": (*own.stages, protocol.StageTerms(batch=own.records, sigma=sigma))})
 
     return rebuilt(plan, stages=(*plan.stages, stage), silos=tuple(map(longer, plan.silos)))
 
@@ -119,7 +108,7 @@ def with_stage(plan: Plan, stage: Stage, sigma: float) -> Plan:
 def test_every_stage_adds_its_own_cost_as_often_as_it_asks(schema: Schema) -> None:
     plan = plan_for(schema, "full")
     terms = plan.silos[0]
-    for query, rounds in ((Curvature(), 1), (FeatureMeans(), 3), (Gradient(clip=0.1), 5)):
+    for query, rounds in ((protocol.Curvature(), 1), (protocol.FeatureMeans(), 3), (protocol.Gradient(clip=0.1), 5)):
         longer = with_stage(plan, Stage(query=query, rounds=rounds, sampling=Full()), 0.5)
         (training, more) = plan_events(longer, longer.silos[0])
         assert training == plan_events(plan, terms)[0]
@@ -136,10 +125,12 @@ def test_a_phase_that_is_asked_in_two_stages_is_paid_for_twice(schema: Schema) -
     plan = plan_for(schema, "full", algorithm="minibatch-sgd")
 
     def phases(*numbers: int) -> Plan:
-        stages = tuple(plan.stages[0].model_copy(update={"sampling": Phased(phase=number)}) for number in numbers)
+        stages = tuple(
+            plan.stages[0].model_copy(update={"sampling": protocol.Phased(phase=number)}) for number in numbers
+        )
 
         def divided(own: SiloTerms) -> SiloTerms:
-            parts = tuple(StageTerms(batch=own.records >> (number + 1), sigma=0.5) for number in numbers)
+            parts = tuple(protocol.StageTerms(batch=own.records >> (number + 1), sigma=0.5) for number in numbers)
             return own.model_copy(update={"stages": parts})
 
         return rebuilt(plan, stages=stages, silos=tuple(map(divided, plan.silos)))
@@ -157,7 +148,7 @@ def test_a_phase_that_is_asked_in_two_stages_is_paid_for_twice(schema: Schema) -
 def test_a_survey_beside_a_shuffled_stage_costs_the_same_in_everybody_s_eyes(mixed: dict[str, Plan]) -> None:
     """What is sent with a silo's own noise is seen by all; what goes through the shuffler is not."""
     plan = mixed["full"]
-    surveyed = with_stage(plan, Stage(query=Curvature(), rounds=1, sampling=Full()), 5.0)
+    surveyed = with_stage(plan, Stage(query=protocol.Curvature(), rounds=1, sampling=Full()), 5.0)
     terms = surveyed.silos[0]
     counts, (survey, once) = plan_events(surveyed, terms)
     assert (counts, once) == (plan_events(plan, plan.silos[0])[0], 1)
@@ -177,6 +168,6 @@ def test_a_task_costs_by_its_stage_s_query_and_not_by_the_plan_s_first(schema: S
         work = task(plan, terms, round, 0)
         exact = plan.stages[round].query.sensitivity(plan, terms.records) / terms.stages[round].sigma
         assert exact <= shift_in(task_event(plan, terms, work)) <= exact * (1 + 1e-6)
-    halved = restaged(plan, Gradient(clip=clip_of(plan) / 2))
+    halved = restaged(plan, protocol.Gradient(clip=clip_of(plan) / 2))
     whole, half = (shift_in(plan_events(asked, asked.silos[0])[1][0]) for asked in (plan, halved))
     assert half == pytest.approx(whole / 2, rel=1e-6)

@@ -5,25 +5,19 @@ from typing import Any
 
 import pytest
 
-from ringfence.protocol import (
-    Accelerated,
-    AlgorithmSpec,
-    Full,
-    Localized,
-    MinibatchSGD,
-    MultiStage,
-    OnePass,
-    Phase,
-    Phased,
-    Restart,
-)
+from ringfence import protocol
+from ringfence.protocol import Accelerated, AlgorithmSpec, Phased
 from ringfence.protocol.plan.algorithms import tail_begins
 from tests.protocol import plan_document as plans
 from tests.protocol.plan_document import Edits, edited, phase, plan_of, refusal
 
-PHASES = Localized(smoothness=5.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8)))
-RESTARTS = MultiStage(smoothness=5.0, stages=(Restart(rounds=12, upsilon=10.0), Restart(rounds=8, upsilon=30.0)))
-ALGORITHMS: list[AlgorithmSpec] = [MinibatchSGD(step=0.1), Accelerated(smoothness=5.0), RESTARTS, PHASES]
+PHASES = protocol.Localized(
+    smoothness=5.0, phases=(protocol.Phase(rounds=3, penalty=0.1), protocol.Phase(rounds=2, penalty=0.8))
+)
+RESTARTS = protocol.MultiStage(
+    smoothness=5.0, stages=(protocol.Restart(rounds=12, upsilon=10.0), protocol.Restart(rounds=8, upsilon=30.0))
+)
+ALGORITHMS: list[AlgorithmSpec] = [protocol.MinibatchSGD(step=0.1), Accelerated(smoothness=5.0), RESTARTS, PHASES]
 every_algorithm = pytest.mark.parametrize("spec", ALGORITHMS, ids=lambda spec: spec.name)
 
 
@@ -75,8 +69,8 @@ def test_an_algorithm_names_the_stages_that_it_wants(spec: AlgorithmSpec) -> Non
         assert stages == [(3, Phased(phase=0)), (2, Phased(phase=1))]
         assert (spec.default_sampling, spec.own_rounds) == ("phased", 5)
     else:
-        assert stages == [(20, OnePass())]
-        assert spec.training_stages("full", 7) == [(7, Full())]
+        assert stages == [(20, protocol.OnePass())]
+        assert spec.training_stages("full", 7) == [(7, protocol.Full())]
         assert (spec.default_sampling, spec.own_rounds) == ("full", 20 if spec is RESTARTS else None)
 
 
@@ -110,7 +104,7 @@ def test_another_average_is_another_algorithm_and_only_the_theorem_s_own_is_cove
 
 
 def test_minibatch_sgd_averages_by_leaving_rounds_out() -> None:
-    spec = MinibatchSGD(step=0.1)
+    spec = protocol.MinibatchSGD(step=0.1)
     found: dict[Any, int] = {average: spec.averaged(average, 41).skip for average in ("weighted", "last", "tail")}
     assert found == {"weighted": 0, "last": 40, "tail": 30}
     assert [tail_begins(rounds) for rounds in (1, 2, 4, 41)] == [0, 1, 3, 30]

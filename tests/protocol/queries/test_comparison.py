@@ -9,15 +9,8 @@ import pytest
 from ringfence.protocol import Comparison, FloatArray, Plan
 from ringfence.protocol.queries.evaluation import CURVE
 from ringfence.silo.queries import compute
-from tests.protocol.queries.neighbours import (
-    Record,
-    Setting,
-    candidates,
-    draw_record,
-    records_of,
-    require_exact_bound,
-    worst,
-)
+from tests.protocol.queries import neighbours
+from tests.protocol.queries.neighbours import Record, Setting
 from tests.protocol.queries.test_evaluation import plan_with
 
 PARTS: tuple[Literal["sizes"], Literal["losses"]] = ("sizes", "losses")
@@ -53,7 +46,7 @@ def test_a_vector_beside_its_squared_length_moves_no_further_than_the_vector_alo
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_terms_of_a_record_keep_the_bound_in_exact_arithmetic(part: Literal["sizes", "losses"]) -> None:
-    require_exact_bound(plan_with("logistic"), Comparison(models=4, part=part), drawn_request)
+    neighbours.require_exact_bound(plan_with("logistic"), Comparison(models=4, part=part), drawn_request)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +60,7 @@ def test_losses_beyond_all_bounds_and_cuts_of_nothing_keep_it_too(
     argument = np.concatenate([weight * np.arange(3 * plan.dimension), np.full(query.bin_edges, cut)])
     setting = Setting(plan, query, argument, [], 1)
     random = np.random.default_rng(2)
-    moved, *_ = worst(setting, candidates(setting, random, drawn=20))
+    moved, *_ = neighbours.worst(setting, neighbours.candidates(setting, random, drawn=20))
     assert moved <= setting.limit()
 
 
@@ -75,7 +68,7 @@ def test_losses_that_differ_by_less_than_the_cut_are_told_as_they_are() -> None:
     plan, random = plan_with("logistic"), np.random.default_rng(3)
     query = Comparison(models=3, part="losses")
     models = 0.1 * random.normal(size=(3, plan.dimension))
-    records = records_of(plan, [draw_record(plan, random) for _ in range(20)])
+    records = neighbours.records_of(plan, [neighbours.draw_record(plan, random) for _ in range(20)])
     argument = np.concatenate([models.reshape(-1), [10.0]])
     answer = compute(query, plan, argument, records, np.ones(20), 20) / query.scale
     losses = np.array(

@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from ringfence.protocol import (
-    Comparison,
-    Curvature,
-    Evaluation,
-    FeatureMeans,
-    FeatureMoments,
-    FloatArray,
-    Gradient,
-    Plan,
-    PreconditionedGradient,
-    Query,
-    pack,
-)
+from ringfence import protocol
+from ringfence.protocol import FloatArray, Gradient, Plan, PreconditionedGradient, Query
 from ringfence.protocol.losses import LOSSES as NAMED_LOSSES
 from ringfence.protocol.schema.columns.base import Reading
 from ringfence.silo.queries import COMPUTATIONS, compute
@@ -90,17 +79,17 @@ def every_case() -> dict[str, Case]:
             rank_one = PreconditionedGradient(axes="rank-one")
             cases[f"preconditioned {loss}, rank one"] = Case(rank_one, plan, axes.asked_of_rank_one)
         if loss in ("squared", "logistic", "softmax"):
-            cases[f"means and {loss}"] = Case(FeatureMeans(), plan, window)
+            cases[f"means and {loss}"] = Case(protocol.FeatureMeans(), plan, window)
             cases[f"moments and {loss}"] = Case(
-                FeatureMoments(), plan, lambda *given: test_feature_moments.draw_view(*given).packed()
+                protocol.FeatureMoments(), plan, lambda *given: test_feature_moments.draw_view(*given).packed()
             )
     for loss in NAMED_LOSSES:
         plan = test_evaluation.plan_with(loss)
-        for query in (Evaluation(), Evaluation(against=pack(np.zeros(plan.dimension)))):
+        for query in (protocol.Evaluation(), protocol.Evaluation(against=protocol.pack(np.zeros(plan.dimension)))):
             name = f"{query.name} of {loss}, {query.against is not None}"
             cases[name] = Case(query, plan, partial(test_evaluation.drawn_request, query))
         for part in test_comparison.PARTS:
-            compared = Comparison(models=3, part=part)
+            compared = protocol.Comparison(models=3, part=part)
             cases[f"{part} of {loss}"] = Case(compared, plan, partial(test_comparison.drawn_request, compared))
     for plan in (test_second_moments.NUMERIC, test_second_moments.LABELLED):
         cases[f"second moments and {plan.loss.name}"] = Case(
@@ -109,7 +98,7 @@ def every_case() -> dict[str, Case]:
     for name, statistics in test_statistics.QUERIES.items():
         cases[f"statistics: {name}"] = Case(statistics, test_statistics.plan_of(statistics, 9), nothing, table_rows)
     cases["survival curve"] = Case(plan_of(CURVED).stages[0].query, plan_of(CURVED), nothing, timed_rows)
-    cases["curvature"] = Case(Curvature(), plan_of(SURVEY), weights)
+    cases["curvature"] = Case(protocol.Curvature(), plan_of(SURVEY), weights)
     return cases
 
 
@@ -191,7 +180,7 @@ WORDS = {
 
 @every
 def test_an_operator_reads_how_often_how_many_numbers_leave(case: Case) -> None:
-    count = "one number" if isinstance(case.query, Curvature) else f"{case.query.length(case.plan)} numbers"
+    count = "one number" if isinstance(case.query, protocol.Curvature) else f"{case.query.length(case.plan)} numbers"
     assert case.query.reveals(case.plan, 3).startswith(f"In each of 3 rounds, {count}: ")
     assert not case.query.reveals(case.plan, 3).endswith(".")
 

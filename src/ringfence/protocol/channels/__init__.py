@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from ringfence.protocol.channels.own_noise import OwnNoise
-from ringfence.protocol.channels.shuffler import ShufflerChannel
+from ringfence.protocol.channels.own_noise import OwnNoise as OwnNoise
+from ringfence.protocol.channels.shuffler import ShufflerChannel as ShufflerChannel
 
 Channel: TypeAlias = Annotated[OwnNoise | ShufflerChannel, Field(discriminator="name")]

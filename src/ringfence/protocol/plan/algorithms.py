@@ -12,12 +12,7 @@ from pydantic import Field
 from ringfence.protocol.axes import AxesForm
 from ringfence.protocol.plan.sampling import Phased, Sampling, SamplingName, sampling_named
 from ringfence.protocol.public import Public
-from ringfence.protocol.queries import Query
-from ringfence.protocol.queries.curvature import Curvature
-from ringfence.protocol.queries.feature_means import FeatureMeans
-from ringfence.protocol.queries.feature_moments import FeatureMoments
-from ringfence.protocol.queries.gradient import Gradient
-from ringfence.protocol.queries.preconditioned_gradient import PreconditionedGradient
+from ringfence.protocol.queries import Curvature, FeatureMeans, FeatureMoments, Gradient, PreconditionedGradient, Query
 
 if TYPE_CHECKING:
     from ringfence.protocol.plan.plan import Plan

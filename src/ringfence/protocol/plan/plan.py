@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ringfence.errors import PlanError
-from ringfence.protocol.channels import Channel
-from ringfence.protocol.channels.own_noise import OwnNoise
+from ringfence.protocol.channels import Channel, OwnNoise
 from ringfence.protocol.documents.custody import Line
 from ringfence.protocol.documents.keys import Key, PublicKeys
 from ringfence.protocol.losses import Loss

@@ -8,16 +8,16 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from ringfence.protocol.queries.comparison import Comparison
-from ringfence.protocol.queries.curvature import Curvature
-from ringfence.protocol.queries.evaluation import Evaluation
-from ringfence.protocol.queries.feature_means import FeatureMeans
-from ringfence.protocol.queries.feature_moments import FeatureMoments
-from ringfence.protocol.queries.gradient import Gradient
-from ringfence.protocol.queries.preconditioned_gradient import PreconditionedGradient
-from ringfence.protocol.queries.second_moments import SecondMoments
-from ringfence.protocol.queries.statistics import Statistics
-from ringfence.protocol.queries.survival_curve import SurvivalCurve
+from ringfence.protocol.queries.comparison import Comparison as Comparison
+from ringfence.protocol.queries.curvature import Curvature as Curvature
+from ringfence.protocol.queries.evaluation import Evaluation as Evaluation
+from ringfence.protocol.queries.feature_means import FeatureMeans as FeatureMeans
+from ringfence.protocol.queries.feature_moments import FeatureMoments as FeatureMoments
+from ringfence.protocol.queries.gradient import Gradient as Gradient
+from ringfence.protocol.queries.preconditioned_gradient import PreconditionedGradient as PreconditionedGradient
+from ringfence.protocol.queries.second_moments import SecondMoments as SecondMoments
+from ringfence.protocol.queries.statistics import Statistics as Statistics
+from ringfence.protocol.queries.survival_curve import SurvivalCurve as SurvivalCurve
 
 Query: TypeAlias = Annotated[
     Gradient
