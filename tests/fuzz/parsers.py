@@ -308,7 +308,7 @@ def _verify_with_plan(content: bytes) -> object:
 def a_transcript() -> bytes:
     """A transcript of one round."""
     plan: Plan = plan_document.parse(plan_document.DOCUMENT)
-    entries: list[transcript.RunHeader | transcript.TranscriptEntry] = [
+    entries: list[transcript.RunHeader | transcript.RunEntry] = [
         transcript.RunHeader(plan=plan, seed=7),
         transcript.Asked(round=0, silos=("north",), request="0" * 64),
         transcript.Answered.of(0, "north", b"anything"),

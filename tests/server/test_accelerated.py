@@ -7,40 +7,27 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ringfence.protocol import (
-    Accelerated,
-    AlgorithmSpec,
-    Ball,
-    Box,
-    Domain,
-    FloatArray,
-    Localized,
-    MultiStage,
-    Phase,
-    Plan,
-    Proximal,
-    Restart,
-    WholeSpace,
-)
+from ringfence import protocol
+from ringfence.protocol import FloatArray
 from ringfence.server.algorithms import accelerated, minibatch
 from ringfence.server.rounds import Ask, run
 from tests.server.descent import Map, Quadratic, algorithm_1, descend
 from tests.server.quadratics import Journal, make_plan, quadratics
 
-DOMAINS: list[Domain] = [Ball(radius=1.0), Box(lower=-0.4, upper=0.7), WholeSpace()]
+DOMAINS: list[protocol.Domain] = [protocol.Ball(radius=1.0), protocol.Box(lower=-0.4, upper=0.7), protocol.WholeSpace()]
 TILTED = Quadratic(np.array([0.2, 1.0, 3.0]), np.array([2.0, -1.0, 0.5]))
 
 
-def staged(*lengths: int, penalty: float = 0.0, upsilon: float = 0.0) -> MultiStage:
-    stages = tuple(Restart(rounds=rounds, upsilon=upsilon) for rounds in lengths)
-    return MultiStage(smoothness=3.0, stages=stages, penalty=penalty)
+def staged(*lengths: int, penalty: float = 0.0, upsilon: float = 0.0) -> protocol.MultiStage:
+    stages = tuple(protocol.Restart(rounds=rounds, upsilon=upsilon) for rounds in lengths)
+    return protocol.MultiStage(smoothness=3.0, stages=stages, penalty=penalty)
 
 
-def phased(*phases: tuple[int, float]) -> Localized:
-    return Localized(smoothness=3.0, phases=tuple(Phase(rounds=r, penalty=p) for r, p in phases))
+def phased(*phases: tuple[int, float]) -> protocol.Localized:
+    return protocol.Localized(smoothness=3.0, phases=tuple(protocol.Phase(rounds=r, penalty=p) for r, p in phases))
 
 
-def plan_of(algorithm: AlgorithmSpec, rounds: int = 12, **changes: Any) -> Plan:
+def plan_of(algorithm: protocol.AlgorithmSpec, rounds: int = 12, **changes: Any) -> protocol.Plan:
     """Make a plan for silos with records enough for several phases."""
     return make_plan(rounds=rounds, records=64, algorithm=algorithm, **changes)
 
@@ -56,14 +43,14 @@ def random_gradients(size: float, seed: int = 1) -> Map:
 Objective: TypeAlias = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
-def argmin(objective: Objective, domain: Domain, dimension: int) -> FloatArray:
+def argmin(objective: Objective, domain: protocol.Domain, dimension: int) -> FloatArray:
     """Minimise over the domain, from values and gradients, without knowing a closed form."""
     options: Any = {"ftol": 1e-16, "maxiter": 1000}
     start = np.zeros(dimension)
-    if isinstance(domain, Ball):
+    if isinstance(domain, protocol.Ball):
         inside: Any = {"type": "ineq", "fun": lambda w: domain.radius**2 - w @ w, "jac": lambda w: -2 * w}
         return minimize(objective, start, jac=True, method="SLSQP", constraints=inside, options=options).x
-    bounds = [(domain.lower, domain.upper)] * dimension if isinstance(domain, Box) else None
+    bounds = [(domain.lower, domain.upper)] * dimension if isinstance(domain, protocol.Box) else None
     return minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
 
 
@@ -80,8 +67,10 @@ def prox(alpha: float, eta: float, mu: float, gradient: FloatArray, asked: Float
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
 @pytest.mark.parametrize(("ridge", "penalty"), [(0.0, 0.0), (0.7, 0.0), (0.3, 1.1)])
-def test_the_step_is_the_argmin_that_the_paper_defines_it_as(domain: Domain, ridge: float, penalty: float) -> None:
-    plan = plan_of(Accelerated(smoothness=3.0, penalty=penalty), rounds=6, ridge=ridge, domain=domain)
+def test_the_step_is_the_argmin_that_the_paper_defines_it_as(
+    domain: protocol.Domain, ridge: float, penalty: float
+) -> None:
+    plan = plan_of(protocol.Accelerated(smoothness=3.0, penalty=penalty), rounds=6, ridge=ridge, domain=domain)
     settings, random, mu = accelerated.settings(plan), np.random.default_rng(3), ridge + penalty
     state, at_the_border = accelerated.init(np.zeros(4)), 0
     for r in range(1, 7):
@@ -92,18 +81,18 @@ def test_the_step_is_the_argmin_that_the_paper_defines_it_as(domain: Domain, rid
             state.iterate,
         )
         whole = gradient + (ridge + penalty) * asked  # the penalty's centre is the start, 0
-        state = accelerated.step(settings, Proximal(domain), state, gradient, r - 1)
+        state = accelerated.step(settings, protocol.Proximal(domain), state, gradient, r - 1)
         # Values of order 1, exact to 10⁻¹⁶, tell the place of a minimum to 10⁻⁸ over the root of the curvature.
         exact = argmin(prox(alpha, eta, mu, whole, asked, before), domain, 4)
         np.testing.assert_allclose(state.iterate, exact, atol=1e-6)
         at_the_border += not np.allclose(1.01 * state.iterate, domain.project(1.01 * state.iterate))
-    assert bool(at_the_border) != isinstance(domain, WholeSpace)
+    assert bool(at_the_border) != isinstance(domain, protocol.WholeSpace)
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
 @pytest.mark.parametrize(("ridge", "penalty"), [(0.0, 0.0), (0.7, 0.0), (0.3, 1.1)])
-def test_a_run_is_the_paper_s_algorithm_1(domain: Domain, ridge: float, penalty: float) -> None:
-    plan = plan_of(Accelerated(smoothness=3.0, penalty=penalty), ridge=ridge, domain=domain)
+def test_a_run_is_the_paper_s_algorithm_1(domain: protocol.Domain, ridge: float, penalty: float) -> None:
+    plan = plan_of(protocol.Accelerated(smoothness=3.0, penalty=penalty), ridge=ridge, domain=domain)
     upsilon = (1 if ridge + penalty else 2) * (3.0 + ridge + penalty)
     states = descend(plan, TILTED.gradient, np.zeros(3))
     paper = algorithm_1(
@@ -118,9 +107,9 @@ def test_a_run_is_the_paper_s_algorithm_1(domain: Domain, ridge: float, penalty:
     np.testing.assert_allclose([state.model for state in states], paper.model, rtol=1e-12, atol=1e-14)
 
 
-ALL: list[AlgorithmSpec] = [
-    Accelerated(smoothness=0.1),
-    Accelerated(smoothness=0.1, penalty=0.5, average="tail"),
+ALL: list[protocol.AlgorithmSpec] = [
+    protocol.Accelerated(smoothness=0.1),
+    protocol.Accelerated(smoothness=0.1, penalty=0.5, average="tail"),
     staged(3, 4, 5),
     phased((6, 0.2), (4, 2.0), (2, 30.0)),
 ]
@@ -130,7 +119,7 @@ ALL: list[AlgorithmSpec] = [
 @pytest.mark.parametrize("algorithm", ALL, ids=lambda spec: spec.name)
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e6, 1e90])
 def test_every_asked_point_and_the_model_stay_in_the_domain(
-    algorithm: AlgorithmSpec, domain: Domain, size: float
+    algorithm: protocol.AlgorithmSpec, domain: protocol.Domain, size: float
 ) -> None:
     plan = plan_of(algorithm, domain=domain, ridge=0.1)
     settings, gradient = accelerated.settings(plan), random_gradients(size)
@@ -138,7 +127,7 @@ def test_every_asked_point_and_the_model_stay_in_the_domain(
     for round in range(plan.steps):
         asked = accelerated.query_weights(settings, state, round)
         assert domain.contains(asked)
-        state = accelerated.step(settings, Proximal(domain), state, gradient(asked), round)
+        state = accelerated.step(settings, protocol.Proximal(domain), state, gradient(asked), round)
         assert domain.contains(accelerated.output(settings, state))
 
 
@@ -150,7 +139,7 @@ def test_every_asked_point_and_the_model_stay_in_the_domain(
     ],
     ids=["accelerated", "minibatch"],
 )
-def test_a_step_changes_nothing_but_what_it_returns(algorithm: Any, plan: Plan) -> None:
+def test_a_step_changes_nothing_but_what_it_returns(algorithm: Any, plan: protocol.Plan) -> None:
     settings, project, gradient = algorithm.settings(plan), plan.proximal, np.array([1.0, -1.0])
     state = algorithm.step(settings, project, algorithm.init(np.zeros(2)), gradient, 0)
     before = [np.array(part) for part in state]
@@ -171,20 +160,23 @@ def test_a_step_changes_nothing_but_what_it_returns(algorithm: Any, plan: Plan) 
         (staged(3, 4, 5), {rounds: staged(rounds) for rounds in (3, 4, 5)}),
         (
             phased((6, 0.2), (4, 2.0), (2, 30.0)),
-            {rounds: Accelerated(smoothness=3.0, penalty=own) for rounds, own in ((6, 0.2), (4, 2.0), (2, 30.0))},
+            {
+                rounds: protocol.Accelerated(smoothness=3.0, penalty=own)
+                for rounds, own in ((6, 0.2), (4, 2.0), (2, 30.0))
+            },
         ),
     ],
     ids=["stages", "phases"],
 )
 def test_a_stage_or_phase_is_a_run_of_its_own_from_where_the_last_one_ended(
-    whole: AlgorithmSpec, parts: dict[int, AlgorithmSpec]
+    whole: protocol.AlgorithmSpec, parts: dict[int, protocol.AlgorithmSpec]
 ) -> None:
-    states = descend(plan_of(whole, ridge=0.2, domain=Ball(radius=1.5)), TILTED.gradient, np.zeros(3))
+    states = descend(plan_of(whole, ridge=0.2, domain=protocol.Ball(radius=1.5)), TILTED.gradient, np.zeros(3))
     begin = 0
     for rounds, alone in parts.items():
-        plan = plan_of(alone, rounds=rounds, ridge=0.2, domain=Ball(radius=1.5))
+        plan = plan_of(alone, rounds=rounds, ridge=0.2, domain=protocol.Ball(radius=1.5))
         own = descend(plan, TILTED.gradient, states[begin].model)
-        centre = states[begin].model if isinstance(whole, Localized) else np.zeros(3)
+        centre = states[begin].model if isinstance(whole, protocol.Localized) else np.zeros(3)
         np.testing.assert_array_equal(states[begin + rounds].centre, centre)
         for after in range(1, rounds + 1):
             np.testing.assert_array_equal(states[begin + after].iterate, own[after].iterate)
@@ -193,8 +185,10 @@ def test_a_stage_or_phase_is_a_run_of_its_own_from_where_the_last_one_ended(
 
 
 def test_stages_have_upsilons_of_their_own_but_none_below_twice_the_smoothness() -> None:
-    spec = MultiStage(
-        smoothness=3.0, stages=(Restart(rounds=5, upsilon=1.0), Restart(rounds=7, upsilon=50.0)), penalty=0.5
+    spec = protocol.MultiStage(
+        smoothness=3.0,
+        stages=(protocol.Restart(rounds=5, upsilon=1.0), protocol.Restart(rounds=7, upsilon=50.0)),
+        penalty=0.5,
     )
     np.testing.assert_array_equal(accelerated.settings(plan_of(spec, ridge=0.5)).upsilon, [8.0, 50.0])
 
@@ -216,7 +210,7 @@ SILOS = quadratics((2, 4), (4, -1))
 
 @pytest.mark.parametrize("average", ["weighted", "last"])
 def test_a_missed_round_changes_nothing_and_the_schedule_goes_on_where_it_was(average: Any) -> None:
-    spec = Accelerated(smoothness=1.0, average=average)
+    spec = protocol.Accelerated(smoothness=1.0, average=average)
     answered = [0, 1, 4, 5, 8]
     journal, steady = Journal(answering(SILOS, answered)), Journal(SILOS)
     model = run(plan_of(spec, rounds=10), journal).weights
@@ -261,13 +255,13 @@ def test_the_model_is_w_ag_the_last_point_or_the_mean_of_the_last_quarter_s_poin
         "tail": np.mean(paper.w[1 + 3 * rounds // 4 :], axis=0),  # the start is not a point of a round
     }
     for average, model in expected.items():
-        plan = plan_of(Accelerated.model_validate({"smoothness": 3.0, "average": average}), rounds=rounds)
+        plan = plan_of(protocol.Accelerated.model_validate({"smoothness": 3.0, "average": average}), rounds=rounds)
         final = descend(plan, TILTED.gradient, np.zeros(3))[-1]
         np.testing.assert_allclose(accelerated.output(accelerated.settings(plan), final), model, rtol=1e-12)
 
 
 def test_only_answered_rounds_of_the_last_quarter_are_in_its_mean_and_without_any_it_is_w_ag() -> None:
-    spec = Accelerated(smoothness=1.0, average="tail")
+    spec = protocol.Accelerated(smoothness=1.0, average="tail")
     gradient = Quadratic(np.ones(2), np.array([3.0, 1.5])).gradient
     paper = algorithm_1(gradient, lambda w: w, np.zeros(2), upsilon=2.0, rounds=8)
     model = run(plan_of(spec, rounds=8), answering(SILOS, [0, 1, 3, 7])).weights
@@ -280,7 +274,7 @@ def test_only_answered_rounds_of_the_last_quarter_are_in_its_mean_and_without_an
 
 
 @pytest.mark.parametrize("algorithm", [*ALL, staged(12, upsilon=20.0)], ids=lambda spec: spec.name)
-def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm: AlgorithmSpec) -> None:
+def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm: protocol.AlgorithmSpec) -> None:
     plan = plan_of(algorithm, ridge=0.1)
     own = accelerated.settings(plan)
     for found in (1e-6, 0.02, 0.05):
@@ -294,7 +288,7 @@ def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm
 
 def test_the_pace_is_what_the_bounds_ask_for_with_and_without_strong_convexity() -> None:
     def upsilon(smoothness: float | None = None, ridge: float = 0.0, **spec: float) -> float:
-        plan = plan_of(Accelerated.model_validate({"smoothness": 4.0, **spec}), ridge=ridge)
+        plan = plan_of(protocol.Accelerated.model_validate({"smoothness": 4.0, **spec}), ridge=ridge)
         return float(accelerated.settings(plan, smoothness).upsilon[0])
 
     assert (upsilon(), upsilon(1.0), upsilon(9.0)) == (8.0, 2.0, 8.0)
@@ -302,10 +296,18 @@ def test_the_pace_is_what_the_bounds_ask_for_with_and_without_strong_convexity()
     assert (upsilon(1.0, upsilon=5.0), upsilon(1.0, ridge=0.5, upsilon=5.0), upsilon(upsilon=5.0)) == (5.0, 5.0, 8.0)
 
 
-@pytest.mark.parametrize("domain", [Ball(radius=0.6), Box(lower=-0.3, upper=0.5), WholeSpace()], ids=lambda d: d.name)
-@pytest.mark.parametrize("algorithm", [Accelerated(smoothness=3.0, penalty=0.5), staged(*[40] * 10, penalty=0.5)])
-def test_a_run_ends_at_the_minimum_of_the_loss_with_ridge_and_penalty(algorithm: AlgorithmSpec, domain: Domain) -> None:
-    rounds = 400 if isinstance(algorithm, MultiStage) else 4000
+@pytest.mark.parametrize(
+    "domain",
+    [protocol.Ball(radius=0.6), protocol.Box(lower=-0.3, upper=0.5), protocol.WholeSpace()],
+    ids=lambda d: d.name,
+)
+@pytest.mark.parametrize(
+    "algorithm", [protocol.Accelerated(smoothness=3.0, penalty=0.5), staged(*[40] * 10, penalty=0.5)]
+)
+def test_a_run_ends_at_the_minimum_of_the_loss_with_ridge_and_penalty(
+    algorithm: protocol.AlgorithmSpec, domain: protocol.Domain
+) -> None:
+    rounds = 400 if isinstance(algorithm, protocol.MultiStage) else 4000
     plan = plan_of(algorithm, rounds=rounds, ridge=0.3, domain=domain)
     start = np.array([0.2, 0.1, -0.2])
 

@@ -5,17 +5,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+from ringfence import protocol
 from ringfence.planning import loss_bounds
-from ringfence.protocol import (
-    Accelerated,
-    Ball,
-    FloatArray,
-    MinibatchSGD,
-    MultiStage,
-    Preconditioned,
-    Proximal,
-    Restart,
-)
+from ringfence.protocol import FloatArray
 from ringfence.server.algorithms import accelerated, minibatch
 from ringfence.server.rounds import run
 from tests.server.quadratics import make_plan, quadratics
@@ -40,10 +32,12 @@ BEST = np.sign(CENTRE) * np.maximum(np.abs(CENTRE) - LASSO / CURVATURES, 0.0)
 @pytest.mark.parametrize(
     "algorithm",
     [
-        MinibatchSGD(step=0.5).averaged("last", 200),
-        Accelerated(smoothness=1.0, average="last"),
-        MultiStage(
-            smoothness=1.0, average="last", stages=(Restart(rounds=100, upsilon=0.0), Restart(rounds=100, upsilon=0.0))
+        protocol.MinibatchSGD(step=0.5).averaged("last", 200),
+        protocol.Accelerated(smoothness=1.0, average="last"),
+        protocol.MultiStage(
+            smoothness=1.0,
+            average="last",
+            stages=(protocol.Restart(rounds=100, upsilon=0.0), protocol.Restart(rounds=100, upsilon=0.0)),
         ),
     ],
     ids=lambda spec: str(spec.name),
@@ -74,7 +68,7 @@ def test_a_plan_without_a_lasso_says_nothing_of_one() -> None:
 
 def test_axes_of_a_survey_take_no_lasso() -> None:
     with pytest.raises(ValueError, match="does not support a lasso: ask for accelerated"):
-        make_plan(lasso=0.5, algorithm=Preconditioned())
+        make_plan(lasso=0.5, algorithm=protocol.Preconditioned())
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7, 60])
@@ -82,7 +76,9 @@ def test_axes_of_a_survey_take_no_lasso() -> None:
 def test_the_accelerated_inequality_holds_on_every_path_with_any_noise(rounds: int, noise: float) -> None:
     """Lemma L2 before the expectation: 2υD²/(R(R+1)) plus what the noise of this very path adds."""
     generator, upsilon = np.random.default_rng(rounds), 2 * float(CURVATURES.max())
-    plan = make_plan(dimension=5, rounds=rounds, lasso=LASSO, algorithm=Accelerated(smoothness=float(CURVATURES.max())))
+    plan = make_plan(
+        dimension=5, rounds=rounds, lasso=LASSO, algorithm=protocol.Accelerated(smoothness=float(CURVATURES.max()))
+    )
     settings, state, added = accelerated.settings(plan), accelerated.init(np.zeros(5)), 0.0
     for r in range(1, rounds + 1):
         asked, heard, before = (
@@ -100,11 +96,11 @@ def test_the_accelerated_inequality_holds_on_every_path_with_any_noise(rounds: i
 
 
 @cache
-def best_of(domain: Ball) -> FloatArray:
+def best_of(domain: protocol.Ball) -> FloatArray:
     """Return the best point of the ball, by proximal descent without noise."""
     best: FloatArray = BEST
     for _ in range(20_000):
-        best = Proximal(domain, LASSO)(best - 0.4 * slope(best), 0.4)
+        best = protocol.Proximal(domain, LASSO)(best - 0.4 * slope(best), 0.4)
     return best
 
 
@@ -114,7 +110,7 @@ def best_of(domain: Ball) -> FloatArray:
 def test_the_minibatch_inequality_holds_on_every_path_with_any_noise(rounds: int, noise: float, radius: float) -> None:
     """Lemma L3 before the expectation, for the best point of a ball too."""
     generator, step = np.random.default_rng(rounds), 0.2
-    domain = Ball(radius=radius)
+    domain = protocol.Ball(radius=radius)
     best = best_of(domain)
     plan = make_plan(dimension=5, rounds=rounds, lasso=LASSO, algorithm={"step": step}, domain=domain)
     settings, state, squares, along = minibatch.settings(plan), minibatch.init(np.zeros(5)), 0.0, 0.0

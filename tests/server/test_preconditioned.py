@@ -6,19 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence import Member, PlanRequest, Silo, make_plan, train
+from ringfence import Member, PlanRequest, Silo, make_plan, protocol, train
 from ringfence.errors import PlanError
-from ringfence.protocol import (
-    FloatArray,
-    NoisyUpdate,
-    Plan,
-    Preconditioned,
-    Schema,
-    StageTerms,
-    pack,
-    parse_schema,
-    unpack,
-)
 from ringfence.server.rounds import Session
 from ringfence.server.state import ServerState
 from ringfence.silo.queries import compute
@@ -30,12 +19,12 @@ NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 TIME, EVENT = {**NUMBER, "lower": 0.0}, {"type": "boolean"}
 
 
-def schema(width: int = 4, target: dict[str, object] | None = None) -> Schema:
+def schema(width: int = 4, target: dict[str, object] | None = None) -> protocol.Schema:
     columns = {**dict.fromkeys((f"x{i}" for i in range(width)), NUMBER), "y": target or NUMBER}
-    return parse_schema({"columns": columns}, target="y")
+    return protocol.parse_schema({"columns": columns}, target="y")
 
 
-def badly_scaled(random: np.random.Generator, data: Schema, condition: float) -> Records:
+def badly_scaled(random: np.random.Generator, data: protocol.Schema, condition: float) -> Records:
     """Return records whose features' second moments span a factor of `condition`."""
     width = data.width - 1
     scales = np.geomspace(1.0, condition**-0.5, width)
@@ -44,24 +33,24 @@ def badly_scaled(random: np.random.Generator, data: Schema, condition: float) ->
     return Records(data, features, features @ weights)
 
 
-def without_noise(plan: Plan, records: Records) -> FloatArray:
+def without_noise(plan: protocol.Plan, records: Records) -> protocol.FloatArray:
     """Run the plan with exact answers: what its noise would be, the server still believes."""
     session = Session(plan, np.random.default_rng(0))
     while not session.finished:
         request, stage = session.request(), session.stage
         everybody = np.ones(len(records)), len(records)
-        exact = compute(stage.query, plan, unpack(request.argument), records, *everybody)
-        answer = NoisyUpdate(plan=request.plan, round=request.round, silo="a", vector=pack(exact))
+        exact = compute(stage.query, plan, protocol.unpack(request.argument), records, *everybody)
+        answer = protocol.NoisyUpdate(plan=request.plan, round=request.round, silo="a", vector=protocol.pack(exact))
         session.receive({"a": answer})
     return session.result().weights
 
 
-def nearly_noiseless(data: Schema, **asked: object) -> Plan:
+def nearly_noiseless(data: protocol.Schema, **asked: object) -> protocol.Plan:
     """Return a plan whose noise is so small that decisions do not care."""
     request = PlanRequest(algorithm="preconditioned", held_out=0.0, **asked)  # type: ignore[arg-type]
     plan = make_plan(data, [Member("a", 400, 1.0, 1e-6)], request)
     (terms,) = plan.silos
-    quiet = tuple(StageTerms(batch=own.batch, sigma=1e-5) for own in terms.stages)
+    quiet = tuple(protocol.StageTerms(batch=own.batch, sigma=1e-5) for own in terms.stages)
     loud = terms.guarantees[0].model_copy(update={"epsilon": 1e9})
     return rebuilt(plan, silos=(terms.model_copy(update={"stages": quiet, "guarantees": (loud,)}),))
 
@@ -114,13 +103,13 @@ def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
             make_plan(schema(), members, PlanRequest(algorithm="preconditioned", **asked))
     with pytest.raises(PlanError, match="not for the survival loss"):
         make_plan(
-            parse_schema({"columns": {"x": NUMBER, "t": TIME, "e": EVENT}, "event": "e"}, target="t"),
+            protocol.parse_schema({"columns": {"x": NUMBER, "t": TIME, "e": EVENT}, "event": "e"}, target="t"),
             members,
             PlanRequest(algorithm="preconditioned"),
         )
 
 
-def off_centre(random: np.random.Generator, data: Schema, records: int) -> Records:
+def off_centre(random: np.random.Generator, data: protocol.Schema, records: int) -> Records:
     """Return records whose features all lie near one end of their bounds, and a target that one of them explains."""
     width = data.width - 1
     features = np.column_stack([random.uniform(0.4, 1.0, (records, width)), np.ones(records)])
@@ -131,7 +120,7 @@ def off_centre(random: np.random.Generator, data: Schema, records: int) -> Recor
 def test_the_means_of_many_features_are_the_direction_that_it_cuts_less() -> None:
     data = schema(1100)
     plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
-    assert plan.algorithm == Preconditioned(axes="rank-one")
+    assert plan.algorithm == protocol.Preconditioned(axes="rank-one")
     assert [stage.query.name for stage in plan.stages] == ["feature-means", "preconditioned-gradient"]
     records = off_centre(np.random.default_rng(4), data, 3000)
     (learned,) = simulated_states(plan, [records], [1], 1)

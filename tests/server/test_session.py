@@ -6,57 +6,46 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.protocol import (
-    Accelerated,
-    Answer,
-    Curvature,
-    Localized,
-    MinibatchSGD,
-    MultiStage,
-    Phase,
-    Plan,
-    RefusalReason,
-    Restart,
-    RoundRequest,
-    unpack,
-)
+from ringfence import protocol
 from ringfence.server.rounds import Session, run
 from tests.server.quadratics import make_plan, refuse, update
 
 NAMES = ("s0", "s1", "s2")
 PLANS: dict[str, dict[str, Any]] = {
-    "minibatch-sgd": {"algorithm": MinibatchSGD(step=0.3, momentum=0.5, growth=1.1)},
-    "accelerated": {"algorithm": Accelerated(smoothness=3.0, penalty=0.1, average="tail")},
+    "minibatch-sgd": {"algorithm": protocol.MinibatchSGD(step=0.3, momentum=0.5, growth=1.1)},
+    "accelerated": {"algorithm": protocol.Accelerated(smoothness=3.0, penalty=0.1, average="tail")},
     "multi-stage": {
-        "algorithm": MultiStage(
-            smoothness=3.0, stages=(Restart(rounds=5, upsilon=0.0), Restart(rounds=7, upsilon=9.0))
+        "algorithm": protocol.MultiStage(
+            smoothness=3.0, stages=(protocol.Restart(rounds=5, upsilon=0.0), protocol.Restart(rounds=7, upsilon=9.0))
         ),
         "ridge": 0.1,
     },
     "localized": {
-        "algorithm": Localized(smoothness=3.0, phases=(Phase(rounds=8, penalty=0.3), Phase(rounds=4, penalty=4.0)))
+        "algorithm": protocol.Localized(
+            smoothness=3.0, phases=(protocol.Phase(rounds=8, penalty=0.3), protocol.Phase(rounds=4, penalty=4.0))
+        )
     },
 }
 
 
-def plan_of(kind: str, **changes: Any) -> Plan:
+def plan_of(kind: str, **changes: Any) -> protocol.Plan:
     domain = {"name": "ball", "radius": 2.0}
-    shape = {"rounds": 12, "records": 64, "survey": Curvature(), "survey_sigmas": [0.1] * 3, "domain": domain}
+    shape = {"rounds": 12, "records": 64, "survey": protocol.Curvature(), "survey_sigmas": [0.1] * 3, "domain": domain}
     return make_plan([1 / 3] * 3, **{**shape, **PLANS[kind], **changes})
 
 
-def answers(request: RoundRequest) -> dict[str, Answer]:
+def answers(request: protocol.RoundRequest) -> dict[str, protocol.Answer]:
     """Give noisy answers, a refusal now and then, and in some rounds none; the same for the same request."""
     random = np.random.default_rng([request.round, 7])
     if request.round in (3, 8):
         return {}
     if request.round == 0:
         return {name: update(request, name, random.uniform(0, 1, 1)) for name in NAMES}
-    given: dict[str, Answer] = {
-        name: update(request, name, unpack(request.argument) + random.normal(size=2)) for name in NAMES
+    given: dict[str, protocol.Answer] = {
+        name: update(request, name, protocol.unpack(request.argument) + random.normal(size=2)) for name in NAMES
     }
     if request.round % 4 == 1:
-        given["s1"] = refuse(request, "s1", RefusalReason.UNAVAILABLE)
+        given["s1"] = refuse(request, "s1", protocol.RefusalReason.UNAVAILABLE)
     return given
 
 
@@ -75,7 +64,7 @@ def test_two_sessions_that_receive_the_same_answers_are_equal_bit_for_bit(
             assert here.request().to_bytes() == there.request().to_bytes()
         chosen.add(tuple(here.asked()))
         given = answers(here.request())
-        shuffled: Mapping[str, Answer] = {name: given[name] for name in reversed(given)}
+        shuffled: Mapping[str, protocol.Answer] = {name: given[name] for name in reversed(given)}
         assert here.receive(given) == there.receive(shuffled)
     assert there.finished
     assert len(chosen) > 1 or not participation, "which silos are asked is drawn anew"

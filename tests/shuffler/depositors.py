@@ -8,15 +8,7 @@ from typing import Any
 
 from ringfence.protocol import Batch, Plan, SealedUpdate, ShufflerChannel, parse_schema
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
-from ringfence.shuffler.sealing import (
-    new_key,
-    public_key,
-    seal_envelope,
-    seal_messages,
-    sign,
-    split_messages,
-    verifying_key,
-)
+from ringfence.shuffler import sealing
 from ringfence.shuffler.shuffler import Receipt, Shuffler
 from ringfence.shuffler.store import Store
 from tests.shuffler.shuffled_federation import numbers_of, plan_through, shuffle_of
@@ -46,24 +38,28 @@ class Depositors:
 
     def sealed(self, silo: str, round: int = 0) -> list[bytes]:
         """Return the messages, sealed to the server."""
-        return seal_messages(self.shuffle.server_key, self.plan.digest(), round, self.plain(silo))
+        return sealing.seal_messages(self.shuffle.server_key, self.plan.digest(), round, self.plain(silo))
 
     def update(self, silo: str, round: int = 0, messages: list[bytes] | None = None, /, **changes: Any) -> bytes:
         """Return a silo's sealed update; changes replace what is sealed, signed or said."""
         digest = self.plan.digest()
         content = b"".join(self.sealed(silo, round) if messages is None else messages)
-        envelope = changes.get("envelope") or seal_envelope(self.shuffle.shuffler_key, digest, round, silo, content)
+        envelope = changes.get("envelope") or sealing.seal_envelope(
+            self.shuffle.shuffler_key, digest, round, silo, content
+        )
         text = base64.b64encode(envelope).decode()
         said: dict[str, Any] = {"plan": digest, "round": round, "silo": silo, "envelope": text} | {
             name: changes[name] for name in ("plan", "round", "silo") if name in changes
         }
-        signature = sign(changes.get("key") or self.keys[silo], SealedUpdate.signed_bytes(**said))
+        signature = sealing.sign(changes.get("key") or self.keys[silo], SealedUpdate.signed_bytes(**said))
         return SealedUpdate(**said, signature=changes.get("signature", signature)).to_bytes()
 
     def read(self, batch: bytes) -> tuple[Batch, list[bytes]]:
         """Return a batch and its sealed messages."""
         document = Batch.from_bytes(batch)
-        return document, split_messages(base64.b64decode(document.messages), self.shuffle.message_bytes + SEALED_EXTRA)
+        return document, sealing.split_messages(
+            base64.b64decode(document.messages), self.shuffle.message_bytes + SEALED_EXTRA
+        )
 
 
 def depositors(
@@ -73,13 +69,13 @@ def depositors(
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     columns = {"a": number, "ill": {"type": "categorical", "categories": ["no", "yes"]}}
     schema = parse_schema({"columns": columns}, target="ill")
-    keys = {f"hospital-{index:03}": new_key() for index in range(silos)}
-    server = new_key()
+    keys = {f"hospital-{index:03}": sealing.new_key() for index in range(silos)}
+    server = sealing.new_key()
     numbers: dict[str, Any] = {"levels": 4, "coins": 20, "shares": 2, "block": 16, "width": 4} | shape
     shuffle = ShufflerChannel(
-        **numbers, quorum=quorum, slack=1e-9, server_key=public_key(server), shuffler_key=shuffler_key
+        **numbers, quorum=quorum, slack=1e-9, server_key=sealing.public_key(server), shuffler_key=shuffler_key
     )
-    public = {name: verifying_key(key) for name, key in keys.items()}
+    public = {name: sealing.verifying_key(key) for name, key in keys.items()}
     plan = plan_through(shuffle, schema, dict.fromkeys(keys, 100), public, rounds=rounds, asked=asked)
     return Depositors(plan, keys, server)
 

@@ -9,30 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ringfence import protocol
 from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import (
-    Answer,
-    Full,
-    Gradient,
-    Guarantee,
-    Logistic,
-    MinibatchSGD,
-    Participation,
-    Plan,
-    PublicKeys,
-    RoundRequest,
-    Schema,
-    SealedUpdate,
-    ShufflerChannel,
-    SiloTerms,
-    Stage,
-    StageTerms,
-    Training,
-    WholeSpace,
-    parse_schema,
-)
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.shuffler import sealing, shares
 from ringfence.shuffler.vector_sum import Counts
@@ -45,26 +25,26 @@ NAMES = ("clinic", "north", "west")
 DELTA = 1e-6
 
 
-def shuffle_of(plan: Plan) -> ShufflerChannel:
+def shuffle_of(plan: protocol.Plan) -> protocol.ShufflerChannel:
     """Return the shuffler's channel, through which the answers of the plan's last stage go."""
     channel = plan.stages[-1].channel
-    assert isinstance(channel, ShufflerChannel)
+    assert isinstance(channel, protocol.ShufflerChannel)
     return channel
 
 
-def numbers_of(plan: Plan) -> int:
+def numbers_of(plan: protocol.Plan) -> int:
     """Return how many numbers a silo's shares carry."""
     return shuffle_of(plan).numbers(plan, plan.stages[-1])
 
 
-def schema_of(features: int) -> Schema:
+def schema_of(features: int) -> protocol.Schema:
     """So many numbers in [-1, 1] and a yes/no target."""
     columns: dict[str, Any] = {f"x{i}": {"type": "numeric", "lower": -1.0, "upper": 1.0} for i in range(features)}
     columns["ill"] = {"type": "categorical", "categories": ["no", "yes"]}
-    return parse_schema({"columns": columns}, target="ill")
+    return protocol.parse_schema({"columns": columns}, target="ill")
 
 
-def records_of(schema: Schema, count: int, seed: int) -> Records:
+def records_of(schema: protocol.Schema, count: int, seed: int) -> Records:
     random = np.random.default_rng(seed)
     features = random.uniform(-1, 1, (count, schema.width))
     features[:, -1] = 1.0
@@ -72,14 +52,14 @@ def records_of(schema: Schema, count: int, seed: int) -> Records:
 
 
 def make_shuffled_plan(
-    schema: Schema,
-    keys: PublicKeys,
+    schema: protocol.Schema,
+    keys: protocol.PublicKeys,
     sizes: Mapping[str, int],
     *,
     quorum: int | None = None,
     bits: int | None = None,
     **said: Any,
-) -> Plan:
+) -> protocol.Plan:
     """Make a plan for silos of these sizes, without a survey; whatever else is said goes to the planner."""
     if not {"algorithm", "step"} & said.keys():
         said["algorithm"] = "bounded"
@@ -90,56 +70,58 @@ def make_shuffled_plan(
 
 
 def plan_through(
-    channel: ShufflerChannel,
-    schema: Schema,
+    channel: protocol.ShufflerChannel,
+    schema: protocol.Schema,
     sizes: Mapping[str, int],
     keys: Mapping[str, str],
     *,
     clip: float = 1.0,
     rounds: int = 1,
     asked: int | None = None,
-) -> Plan:
+) -> protocol.Plan:
     """Make a plan of this very channel, by no planner: what it promises is not what it costs."""
     silos = tuple(
-        SiloTerms(
+        protocol.SiloTerms(
             name=name,
             records=records,
             weight=records / sum(sizes.values()),
-            guarantees=tuple(Guarantee(epsilon=9.0, delta=DELTA, against=each) for each in channel.observers),
-            stages=(StageTerms(batch=records, sigma=channel.sigma(clip, records)),),
+            guarantees=tuple(protocol.Guarantee(epsilon=9.0, delta=DELTA, against=each) for each in channel.observers),
+            stages=(protocol.StageTerms(batch=records, sigma=channel.sigma(clip, records)),),
             key=keys[name],
         )
         for name, records in sizes.items()
     )
-    stage = Stage(
-        query=Gradient(clip=clip),
+    stage = protocol.Stage(
+        query=protocol.Gradient(clip=clip),
         rounds=rounds,
-        sampling=Full(),
+        sampling=protocol.Full(),
         channel=channel,
-        participation=Participation(silos=asked),
+        participation=protocol.Participation(silos=asked),
     )
-    training = Training(loss=Logistic(), domain=WholeSpace(), algorithm=MinibatchSGD(step=0.1))
-    return Plan(run="mixed", data=schema, training=training, stages=(stage,), silos=silos)
+    training = protocol.Training(
+        loss=protocol.Logistic(), domain=protocol.WholeSpace(), algorithm=protocol.MinibatchSGD(step=0.1)
+    )
+    return protocol.Plan(run="mixed", data=schema, training=training, stages=(stage,), silos=silos)
 
 
 @dataclass(frozen=True)
 class Federation:
     """Silos that have approved a plan, its shuffler, and everybody's keys."""
 
-    plan: Plan
+    plan: protocol.Plan
     local: LocalShuffler
     records: dict[str, Records]
     gates: dict[str, Gate]
 
-    def ask(self, request: RoundRequest, silos: Sequence[str]) -> dict[str, Answer]:
+    def ask(self, request: protocol.RoundRequest, silos: Sequence[str]) -> dict[str, protocol.Answer]:
         """Have the silos answer, as a server would."""
         return {name: self.gates[name].answer(request) for name in silos}
 
-    def answers(self, round: int, *names: str) -> list[SealedUpdate]:
+    def answers(self, round: int, *names: str) -> list[protocol.SealedUpdate]:
         """Return the sealed answers of these silos, or all, at weights 0."""
-        request = RoundRequest.at(self.plan.digest(), round, np.zeros(self.plan.dimension))
+        request = protocol.RoundRequest.at(self.plan.digest(), round, np.zeros(self.plan.dimension))
         answers = self.ask(request, names or tuple(self.gates)).values()
-        sealed = [answer for answer in answers if isinstance(answer, SealedUpdate)]
+        sealed = [answer for answer in answers if isinstance(answer, protocol.SealedUpdate)]
         assert len(sealed) == len(answers)
         return sealed
 
@@ -169,7 +151,7 @@ def federation(folder: Path, *, records: int = 40, features: int = 3, **said: An
         yield Federation(plan, local, held, gates)
 
 
-def opened_by_both(local: LocalShuffler, plan: Plan, answer: SealedUpdate) -> Counts:
+def opened_by_both(local: LocalShuffler, plan: protocol.Plan, answer: protocol.SealedUpdate) -> Counts:
     """Return the numbers in a silo's answer: what only shuffler and server together can read."""
     shuffle = shuffle_of(plan)
     store = local.shuffler._store

@@ -22,16 +22,7 @@ from ringfence.protocol import Answer, Plan, Refusal, RefusalReason, SignedHead,
 from ringfence.protocol.documents.messages import MOST_HEADS, written_length
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.rounds import RoundOutcome, RunResult, Session, collected
-from ringfence.server.transcript import (
-    Answered,
-    Asked,
-    Closed,
-    Mixed,
-    RunHeader,
-    Transcript,
-    TranscriptEntry,
-    read_transcript,
-)
+from ringfence.server.transcript import Answered, Asked, Closed, Mixed, RunEntry, RunHeader, Transcript, read_transcript
 from ringfence.shuffler import sealing
 from ringfence.transport.exchange import Exchange
 
@@ -89,7 +80,7 @@ class ConductedRun:
         self.heads: dict[str, SignedHead] = {}
         """The latest head of every silo's ledger that it sent, to be shown to it again."""
 
-    def apply(self, entry: TranscriptEntry) -> None:
+    def apply(self, entry: RunEntry) -> None:
         """Take one more entry of the transcript into account; TranscriptError if it cannot follow those before."""
         session = self.session
         if session.finished or entry.round != session.round or self.is_open == isinstance(entry, Asked):
@@ -354,7 +345,7 @@ class _Conductor:
         if self._problem is not None:
             raise self._problem
 
-    def _write(self, entry: TranscriptEntry) -> None:
+    def _write(self, entry: RunEntry) -> None:
         """Append an entry to the conducted run's transcript, and apply it."""
         self.transcript.write(entry)
         self.run.apply(entry)

@@ -107,11 +107,9 @@ class Closed(_OfRound):
     answered: tuple[SiloName, ...]
 
 
-TranscriptEntry: TypeAlias = Asked | Answered | Mixed | Closed
+RunEntry: TypeAlias = Asked | Answered | Mixed | Closed
 
-_ENTRY: TypeAdapter[RunHeader | TranscriptEntry] = TypeAdapter(
-    Annotated[RunHeader | TranscriptEntry, Field(discriminator="kind")]
-)
+_ENTRY: TypeAdapter[RunHeader | RunEntry] = TypeAdapter(Annotated[RunHeader | RunEntry, Field(discriminator="kind")])
 
 _BEFORE, _BETWEEN, _AFTER = b'{"check":"', b'","entry":', b"}\n"
 _CHECK = 32
@@ -122,13 +120,13 @@ def _check(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:_CHECK].encode()
 
 
-def to_line(entry: RunHeader | TranscriptEntry) -> bytes:
+def to_line(entry: RunHeader | RunEntry) -> bytes:
     """Write a transcript's entry as a line."""
     content = entry.canonical()
     return _BEFORE + _check(content) + _BETWEEN + content + _AFTER
 
 
-def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
+def from_line(line: bytes) -> RunHeader | RunEntry | None:
     """Read a transcript's line, or return None if it is torn; TranscriptError if it is whole but unknown."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
@@ -161,16 +159,16 @@ class Transcript(Lines):
             self.recover(end, to_line(header))
         self.header = header
 
-    def entries(self) -> Iterator[TranscriptEntry]:
+    def entries(self) -> Iterator[RunEntry]:
         """Read the transcript's entries, after the header."""
         return _entries(self.path)
 
-    def write(self, entry: TranscriptEntry) -> None:
+    def write(self, entry: RunEntry) -> None:
         """Write an entry of the transcript; a closed round is on the disk, with all before it, when this returns."""
         self.append(to_line(entry), sync=isinstance(entry, Closed))
 
 
-def read_transcript(folder: Path) -> tuple[RunHeader, Iterator[TranscriptEntry]]:
+def read_transcript(folder: Path) -> tuple[RunHeader, Iterator[RunEntry]]:
     """Read a folder's transcript without the right to write to it; a torn end is left out."""
     path = folder / NAME
     if not path.is_file():
@@ -223,7 +221,7 @@ def _require_an_end(path: Path, rest: BinaryIO, open_round: int) -> None:
             )
 
 
-def _entries(path: Path) -> Iterator[TranscriptEntry]:
+def _entries(path: Path) -> Iterator[RunEntry]:
     """Read a transcript's entries from its file, up to a torn line."""
     with path.open("rb") as file:
         for line in file:

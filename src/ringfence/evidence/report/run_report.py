@@ -17,7 +17,7 @@ from ringfence.server import state as learned
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.rounds import RoundOutcome, RunResult
-from ringfence.server.transcript import Answered, Asked, Closed, TranscriptEntry, read_transcript
+from ringfence.server.transcript import Answered, Asked, Closed, RunEntry, read_transcript
 
 PROOF = "Each silo proves them with its own ledger, which the server cannot see."
 MOST_LINES = 200
@@ -55,7 +55,7 @@ def run_report(folder: Path, trained: RunResult) -> dict[str, Any]:
     }
 
 
-def _rounds(entries: Iterable[TranscriptEntry], history: Iterable[RoundOutcome]) -> list[dict[str, Any]]:
+def _rounds(entries: Iterable[RunEntry], history: Iterable[RoundOutcome]) -> list[dict[str, Any]]:
     """Return, for the run's report, who was asked, answered and refused in each round, and when."""
     outcomes = iter(history)
     rounds: list[dict[str, Any]] = []

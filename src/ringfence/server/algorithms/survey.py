@@ -14,13 +14,7 @@ import numpy as np
 
 from ringfence.protocol import Axes, FloatArray, LogLink, Loss, Plan, Preconditioned
 from ringfence.protocol.queries.feature_moments import DIAMETER, WEIGHT, target_bins
-from ringfence.server.algorithms.whitening import (
-    FeatureMomentsEstimate,
-    WhitenedAxes,
-    noise_edge,
-    prior_main_direction,
-    prior_principal_axes,
-)
+from ringfence.server.algorithms.whitening import FeatureMomentsEstimate, WhitenedAxes, noise_edge, prior_of_features
 
 EXPLAINED = 0.5
 """Assumed share of a numeric target's variance that the features explain."""
@@ -191,8 +185,8 @@ class DescentChoice(NamedTuple):
 
 def prior_of_survey(plan: Plan, algorithm: Preconditioned) -> tuple[FeatureMomentsEstimate, TargetEstimate]:
     """Return the prior for features and target that were not surveyed, from the schema alone."""
-    prior = prior_principal_axes if algorithm.axes is None else prior_main_direction
-    return prior(plan.data, survey_noise_edge(plan)), prior_of_target(plan)
+    features = prior_of_features(plan.data, survey_noise_edge(plan), rank_one=algorithm.axes is not None)
+    return features, prior_of_target(plan)
 
 
 def survey_noise_edge(plan: Plan) -> float:

@@ -102,6 +102,11 @@ def main_direction(mean: FloatArray, trace: float, *, noise: float, edge: float,
     return MainDirection(mean / math.sqrt(square or 1.0), max(moment, others), others, edge, norm)
 
 
+def prior_of_features(data: Schema, edge: float, *, rank_one: bool) -> FeatureMomentsEstimate:
+    """Return the prior for features that were not surveyed: their main direction, or all principal axes."""
+    return prior_main_direction(data, edge) if rank_one else prior_principal_axes(data, edge)
+
+
 def prior_main_direction(data: Schema, edge: float) -> MainDirection:
     """Return the main direction of uniformly distributed features, as in `prior_principal_axes`."""
     means, squares = np.zeros(data.width), np.zeros(data.width)
