@@ -46,7 +46,7 @@ def test_an_agent_that_crashes_leaves_no_core_dump(tmp_path: Path, number: signa
     assert list(crashes.iterdir()) == []
 
 
-def test_the_kernel_is_told_as_well_for_dumps_that_go_to_a_program_are_made_whatever_the_limit_is() -> None:
+def test_the_process_is_not_dumpable_since_dumps_that_go_to_a_program_are_made_whatever_the_limit_is() -> None:
     said = subprocess.run([sys.executable, "-c", TELLING], capture_output=True, text=True, check=True)
     assert said.stdout == "0\n"
 

@@ -69,14 +69,14 @@ def test_an_agent_that_goes_away_in_the_middle_is_asked_again(broken: bytes) -> 
         ("500 X", b"<html>", "may not match"),
     ],
 )
-def test_a_refusal_of_the_request_itself_is_told_at_once_in_the_agent_s_words(
+def test_a_refusal_of_the_request_itself_is_raised_at_once_in_the_agent_s_words(
     status: str, body: bytes, says: str
 ) -> None:
     with peer(reply(body, status)) as (address, _), pytest.raises(DoorError, match=says):
         Door(address).ask(b"ask")
 
 
-def test_an_agent_that_is_not_there_is_told_in_one_sentence_after_the_patience(tmp_path: Path) -> None:
+def test_an_agent_that_is_not_there_is_an_error_of_one_sentence_after_the_patience(tmp_path: Path) -> None:
     for address in (f"unix:{tmp_path / 'door.sock'}", "127.0.0.1:1"):
         door = Door(address, patience=0.2)
         with pytest.raises(DoorError, match=r"did not answer within 0\.2 seconds .* `ringfence silo serve`"):

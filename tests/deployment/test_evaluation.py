@@ -91,7 +91,7 @@ def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_a
 
 
 @pytest.mark.parametrize("federation", [1], ids=["records"], indirect=True)
-def test_nothing_is_told_before_every_silo_has_approved_and_no_model_is_written(
+def test_nothing_is_reported_before_every_silo_has_approved_and_no_model_is_written(
     federation: Federation, tmp_path: Path
 ) -> None:
     plan, run = planned(federation), tmp_path / "run"

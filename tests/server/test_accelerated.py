@@ -274,7 +274,9 @@ def test_only_answered_rounds_of_the_last_quarter_are_in_its_mean_and_without_an
 
 
 @pytest.mark.parametrize("algorithm", [*ALL, staged(12, upsilon=20.0)], ids=lambda spec: spec.name)
-def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm: protocol.AlgorithmSpec) -> None:
+def test_a_survey_s_smoothness_can_lengthen_steps_and_never_shortens_them(
+    algorithm: protocol.AlgorithmSpec,
+) -> None:
     plan = plan_of(algorithm, ridge=0.1)
     own = accelerated.settings(plan)
     for found in (1e-6, 0.02, 0.05):
@@ -286,7 +288,7 @@ def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm
         np.testing.assert_array_equal(accelerated.settings(plan, found).upsilon, own.upsilon)
 
 
-def test_the_pace_is_what_the_bounds_ask_for_with_and_without_strong_convexity() -> None:
+def test_the_step_size_is_that_of_the_bounds_with_and_without_strong_convexity() -> None:
     def upsilon(smoothness: float | None = None, ridge: float = 0.0, **spec: float) -> float:
         plan = plan_of(protocol.Accelerated.model_validate({"smoothness": 4.0, **spec}), ridge=ridge)
         return float(accelerated.settings(plan, smoothness).upsilon[0])

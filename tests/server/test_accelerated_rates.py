@@ -177,14 +177,14 @@ def gaps_after_stages(planned: loss_bounds.MultiStageBound, upsilons: list[float
 
 
 @pytest.mark.parametrize("inner", [0.0, CONVEXITY])
-def test_with_the_corrected_pace_every_stage_halves_the_gap_under_noise(inner: float) -> None:
+def test_with_the_corrected_step_size_every_stage_halves_the_gap_under_noise(inner: float) -> None:
     planned, start = planned_stages()
     gaps = gaps_after_stages(planned, [stage.upsilon for stage in planned.stages], inner)
     assert all(mean_below(gap, start * 0.5**k) for k, gap in enumerate(gaps, start=1))
     assert mean_below(gaps[-1], planned.bound)
 
 
-def test_with_the_pace_as_the_paper_prints_it_the_gap_stays_where_the_noise_puts_it() -> None:
+def test_with_the_step_size_as_the_paper_prints_it_the_gap_does_not_fall_below_the_noise() -> None:
     """The printed υ has R(R+1)(R+2) in the denominator, so 2β always is larger, and the noise is never damped.
 
     It shows with μ = 0 inside the stages, as the paper's bound for a stage has it. With the algorithm's own μ, which

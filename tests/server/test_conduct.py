@@ -166,7 +166,7 @@ def test_a_problem_in_an_engines_thread_stops_the_run(tmp_path: Path, monkeypatc
     assert time.monotonic() - start < 30
 
 
-def test_of_a_round_that_takes_long_one_is_told_once_which_silos_are_missing(
+def test_waiting_is_called_once_for_a_long_round_with_the_silos_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conduct_module, "WAITING_SECONDS", 0.0)
@@ -189,7 +189,7 @@ def test_of_a_round_that_takes_long_one_is_told_once_which_silos_are_missing(
     assert len({round for round, _ in told}) == len(told)
 
 
-def test_of_a_round_that_is_over_in_time_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_is_not_called_for_a_short_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conduct_module, "WAITING_SECONDS", 3600.0)
     told: list[int] = []
     conduct(three(), Local(answering(*NAMES)), tmp_path, waiting=lambda round, _: told.append(round))

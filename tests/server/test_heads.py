@@ -93,7 +93,7 @@ def test_a_resumed_run_shows_what_the_transcript_holds(tmp_path: Path) -> None:
     assert silos.asked[0] == (1, ("s1", "s2"), (("1", 7), ("2", 7)))
 
 
-def test_a_refusal_s_head_counts_and_a_silo_that_has_forgotten_is_told_of_and_not_asked_again(tmp_path: Path) -> None:
+def test_a_refusal_s_head_counts_and_a_silo_that_has_forgotten_is_reported_and_not_asked_again(tmp_path: Path) -> None:
     def answers(request: RoundRequest) -> Mapping[str, bytes]:
         given = {name: update(request, name, np.ones(2)).to_bytes() for name in NAMES[1:]}
         refused = refuse(request, "s0", RefusalReason.FORGOTTEN if request.round else RefusalReason.ROUND_PASSED)

@@ -42,7 +42,7 @@ def test_every_round_of_the_plan_is_asked_once_in_order_under_its_digest() -> No
     assert not any(outcome.refused or outcome.unusable for outcome in trained.history)
 
 
-def test_whoever_watches_sees_every_outcome_as_it_happens() -> None:
+def test_watch_is_called_with_every_outcome_as_it_happens() -> None:
     seen: list[RoundOutcome] = []
     rounds_asked: list[int] = []
 

@@ -61,7 +61,7 @@ def test_a_direction_well_above_the_noise_is_found_with_its_size() -> None:
 MIXED = {"a": NUMBER, "c": {"type": "categorical", "categories": ["k", "l", "m"]}, "y": NUMBER}
 
 
-def test_a_schema_lets_one_expect_the_second_moments_of_records_spread_evenly() -> None:
+def test_the_prior_of_second_moments_is_that_of_uniformly_distributed_records() -> None:
     found = prior_principal_axes(parse_schema({"columns": MIXED}, target="y"), 0.5)
     root = np.linalg.inv(found.axes)
     third, none = 1 / 3, 0.0  # a number in [-1, 1]; one of three categories, alone and beside the constant
@@ -85,7 +85,7 @@ def test_a_radius_shortens_the_features_that_are_expected_and_not_the_constant()
         assert np.sum(sizes[:-1]) == pytest.approx(min(radius**2, 1 / 3 if radius > 1 else 4 / 3))
 
 
-def test_a_target_that_nobody_asked_about_lies_in_the_middle_as_uncertain_as_bounds_and_scores_let_it_be() -> None:
+def test_the_prior_of_a_target_lies_in_the_middle_with_the_variance_of_its_bounds_or_scores() -> None:
     number = survey.prior_of_target(plan())
     assert number.centre.tolist() == [0.0]
     assert number.spread == pytest.approx(1 / 3)
@@ -113,7 +113,7 @@ def test_the_nearest_shares_are_not_negative_and_add_up_to_one() -> None:
     assert np.allclose(survey.project_onto_simplex(np.array([0.2, 0.3, 0.5])), [0.2, 0.3, 0.5])
 
 
-def test_a_number_s_centre_and_spread_come_of_its_shares() -> None:
+def test_a_number_s_mean_and_deviation_are_estimated_from_a_histogram() -> None:
     values = np.random.default_rng(5).normal(0.2, 0.1, 100_000)
     edges = np.linspace(-0.5, 0.5, 17)
     target = survey.estimate_from_histogram(np.histogram(values, edges)[0] / len(values), edges, 1e-9)
@@ -123,7 +123,7 @@ def test_a_number_s_centre_and_spread_come_of_its_shares() -> None:
     assert hidden.uncertainty == pytest.approx(0.25**2)
 
 
-def test_labels_odds_are_drawn_to_even_the_more_noise_there_is() -> None:
+def test_log_odds_of_classes_shrink_towards_0_with_the_noise() -> None:
     sure, unsure = (survey.estimate_from_class_shares(np.array([0.9, 0.1]), noise) for noise in (1e-6, 0.1))
     assert sure.centre[0] == pytest.approx(-math.log(9), rel=1e-3)
     assert abs(unsure.centre[0]) < abs(sure.centre[0])
@@ -192,19 +192,19 @@ LOG_LINKS = {
 
 
 @pytest.mark.parametrize("name", LOG_LINKS)
-def test_of_a_log_link_a_number_s_mean_and_spread_are_told_as_scores_have_them(name: str) -> None:
+def test_with_a_log_link_mean_and_deviation_are_converted_to_scores(name: str) -> None:
     """A mean of 0.4 above the scale's zero, −1, with a deviation of 0.2, errs by 0.04."""
     loss, slope = LOG_LINKS[name]
     number = survey.TargetEstimate(np.array([-0.6]), 0.04**2, 0.2)
-    told = survey.in_score_units(log_linked(loss), number)
-    assert told.centre == pytest.approx(math.log(0.4))
-    assert told.spread == pytest.approx(0.5)
-    assert told.uncertainty == pytest.approx(0.1**2)
-    assert told.curvature == pytest.approx(0.4 * slope)
+    converted = survey.in_score_units(log_linked(loss), number)
+    assert converted.centre == pytest.approx(math.log(0.4))
+    assert converted.spread == pytest.approx(0.5)
+    assert converted.uncertainty == pytest.approx(0.1**2)
+    assert converted.curvature == pytest.approx(0.4 * slope)
     scores, targets = np.array([[math.log(0.4)]]), np.array([-0.45])
     assert loss.residuals(scores, targets)[0, 0] == pytest.approx(slope * (0.4 - 0.55))
     nudged = [loss.residuals(scores + step, np.array([-0.6]))[0, 0] for step in (1e-6, -1e-6)]
-    assert (nudged[0] - nudged[1]) / 2e-6 == pytest.approx(told.curvature, rel=1e-6)
+    assert (nudged[0] - nudged[1]) / 2e-6 == pytest.approx(converted.curvature, rel=1e-6)
 
 
 def test_descent_by_a_log_link_is_that_of_least_squares_in_units_of_its_curvature() -> None:
@@ -223,8 +223,8 @@ def test_nobody_knows_offsets_so_that_the_start_errs_by_as_much_as_their_range_l
     columns = {"x": NUMBER, "y": NUMBER | {"lower": 0.0}, "years": NUMBER | {"lower": 1.0, "upper": math.e**2}}
     schema = parse_schema({"columns": columns, "exposure": "years"}, target="y")
     asked = make_plan(schema, [Member("a", 4000, 1.0, 1e-6)], PlanRequest(algorithm="preconditioned", loss="poisson"))
-    told = survey.in_score_units(asked, survey.TargetEstimate(np.array([0.0]), 0.0, 0.2))
-    assert told.uncertainty == pytest.approx(1 / 3)  # logarithms are spread evenly over ±1
+    converted = survey.in_score_units(asked, survey.TargetEstimate(np.array([0.0]), 0.0, 0.2))
+    assert converted.uncertainty == pytest.approx(1 / 3)  # logarithms are spread evenly over ±1
 
 
 def log_linked(loss: LogLink) -> Plan:
@@ -272,7 +272,7 @@ def test_steps_for_several_classes_keep_to_the_curvature_at_their_shares(shares:
         assert step * curvature * 8 / 9 <= max(survey.STEPS)  # along axes with second moments of 8/9 or a little less
 
 
-def test_seven_classes_around_a_circle_are_told_apart_where_there_is_little_noise() -> None:
+def test_seven_classes_around_a_circle_are_learned_where_there_is_little_noise() -> None:
     """Of all records .17 are not where their class is. Steps for a single record's bound, ½, left .24 of them wrong."""
     random, classes = np.random.default_rng(1), 7
     angles = 2 * math.pi * np.arange(classes) / classes

@@ -96,7 +96,7 @@ def test_a_run_stopped_after_every_other_answer_is_bit_for_bit_the_run_that_was_
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_transcript_cut_at_any_byte_goes_on_to_the_same_model_and_asks_no_finished_round_again(
+def test_a_transcript_truncated_at_any_byte_goes_on_to_the_same_model_and_asks_no_finished_round_again(
     finished: Finished, folders: Iterator[Path], data: st.DataObject
 ) -> None:
     plan, content, trained = finished
@@ -200,7 +200,7 @@ def checked_line(**fields: Any) -> bytes:
     return b'{"check":"' + hashlib.sha256(content).hexdigest()[:32].encode() + b'","entry":' + content + b"}\n"
 
 
-def test_a_transcript_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(tmp_path: Path) -> None:
+def test_a_transcript_of_a_newer_format_is_left_alone_and_the_error_says_what_to_install(tmp_path: Path) -> None:
     plan = plan_of("accelerated")
     content = checked_line(format=2, plan={"queries": "of another kind"}) + b"lines of another kind\n"
     (tmp_path / NAME).write_bytes(content)

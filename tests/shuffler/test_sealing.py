@@ -95,7 +95,7 @@ def test_every_changed_bit_and_every_missing_byte_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("public", ["00" * 32, "01" + "00" * 31, "ab" * 31, "xy" * 32])
-def test_what_is_no_key_is_told_before_anything_leaves(public: str) -> None:
+def test_a_wrong_key_is_refused_before_anything_leaves(public: str) -> None:
     with pytest.raises(PlanError, match="not an X25519 public key"):
         sealing.seal_messages(public, PLAN, 0, [b"content"])
 
@@ -113,7 +113,7 @@ def test_a_signature_is_of_one_key_and_one_content() -> None:
     assert not sealing.verify("not hexadecimal", b"content", signature)
 
 
-def test_joined_messages_are_cut_where_they_were_joined() -> None:
+def test_joined_messages_are_split_where_they_were_joined() -> None:
     assert sealing.split_messages(b"aabbcc", 2) == [b"aa", b"bb", b"cc"]
     assert sealing.split_messages(b"", 2) == []
     with pytest.raises(MessageError, match="not of equal size"):

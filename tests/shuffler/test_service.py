@@ -122,7 +122,7 @@ def test_a_refusal_comes_with_its_reason_and_names_nobody(caller: Caller, served
         served.client().batch(silos.plan.digest(), 3)
 
 
-def test_how_many_silos_a_batch_waits_for_is_told(caller: Caller, silos: Depositors) -> None:
+def test_the_answer_says_how_many_silos_a_batch_waits_for(caller: Caller, silos: Depositors) -> None:
     path = f"/batch/{silos.plan.digest()}/0"
     assert caller.send("GET", path)[:2] == (202, b'{"waiting":"0 of 2 silos"}')
     assert caller.send("POST", "/deposit", silos.update(silos.names[0]))[:2] == (200, b'{"receipt":"stored"}')
@@ -138,7 +138,7 @@ def test_without_the_token_nothing_is_answered(caller: Caller, silos: Depositors
     assert caller.send("GET", f"/batch/{silos.plan.digest()}/0")[1] == b'{"waiting":"0 of 2 silos"}'
 
 
-def test_a_client_with_a_wrong_token_is_told_at_once(served: Served) -> None:
+def test_a_client_with_a_wrong_token_is_refused_at_once(served: Served) -> None:
     client = ShufflerClient(served.address, "wrong", patience=60.0)
     with pytest.raises(DoorError, match="Show the shuffler's token"):
         client.batch("0" * 64, 0)

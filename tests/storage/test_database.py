@@ -51,7 +51,7 @@ def test_a_new_file_is_its_owner_s_alone_and_states_whose_it_is_and_its_format(b
         Database(book, KIND, application=OURS, tables=TABLES)
 
 
-def test_a_file_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(book: Path) -> None:
+def test_a_file_of_a_newer_format_is_left_alone_and_the_error_says_what_to_install(book: Path) -> None:
     numbers(book, "PRAGMA user_version = 2", "PRAGMA wal_checkpoint(TRUNCATE)")
     before = book.read_bytes()
     with pytest.raises(

@@ -24,7 +24,7 @@ def test_a_new_file_begins_with_its_header_and_a_torn_end_is_cut_off(tmp_path: P
     assert path.read_bytes() == b"header\none\ntwo\nthree\n"
 
 
-def test_a_second_process_is_told_so_and_may_when_the_first_is_gone(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     with Lines(tmp_path / "list", KIND), pytest.raises(TranscriptError, match="Another process is writing"):
         Lines(tmp_path / "list", KIND)
     Lines(tmp_path / "list", KIND).close()

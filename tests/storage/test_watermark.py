@@ -89,7 +89,7 @@ def test_one_that_is_not_as_we_wrote_it_is_refused_and_left_as_it_is(path: Path,
     assert path.read_bytes() == before
 
 
-def test_a_place_where_none_can_be_made_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_place_where_none_can_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerWriteError, match=r"cannot be written \(.*XDG_STATE_HOME"):
         Watermark(tmp_path / "file" / "mark", KIND, (1, FIRST))

@@ -143,7 +143,7 @@ def leave(status: int) -> NoReturn:
     if _threads_are_abandoned.is_set():
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):  # whoever read it may be gone
+            with contextlib.suppress(OSError):  # the reader may be gone
                 stream.flush()
         os._exit(status)
     sys.exit(status)

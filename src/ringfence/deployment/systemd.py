@@ -2,7 +2,7 @@
 
 A service runs as the owner of its folder, sees the system read-only and nobody's home folder, writes its own folders
 alone, gains no privilege, leaves no core dump, and is started again when it fails. An agent behind a Unix socket has no
-network at all. Whoever breaks into a courier finds no records there: it must belong to another user than the silo.
+network at all. A courier that is broken into gives access to no records: it must belong to another user than the silo.
 """
 
 import os

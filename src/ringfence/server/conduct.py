@@ -223,7 +223,7 @@ class _Conductor:
         self._answered = set()
         if not run.is_open:
             self._write(Asked(round=session.round, silos=tuple(session.asked()), request=run.fingerprint()))
-        # After a restart whoever gave no update is asked again, also one that refused: its operator may have acted.
+        # After a restart a silo without an update is asked again, also one that refused: its operator may have acted.
         self._first_try()
         tries = 1
         while (reachable := self._missing_quorum()) is not None:

@@ -1,10 +1,10 @@
 """A witness outside a shuffler's folder: how far the folder has come, so that an older copy of it is noticed.
 
 A shuffler promises one batch per round. An older copy of its database has forgotten batches that the server holds, and
-would mix a second one, perhaps with a silo more: the difference would show what that silo sent. So whoever serves a
-folder keeps, in its own state folder, how many decisions (a round's batch, a plan's end) the database has made. A batch
-leaves after the witness knows of it, and nothing leaves a database that has made fewer than its witness knows, or
-whose witness is gone.
+would mix a second one, perhaps with a silo more: the difference would show what that silo sent. So the process that
+serves a folder keeps, in its user's state folder, how many decisions (a round's batch, a plan's end) the database has
+made. A batch leaves after the witness knows of it, and nothing leaves a database that has made fewer than its witness
+knows, or whose witness is gone.
 
 What this does not see: state folder and database put back together, as with a picture of a whole machine; and a copy
 from before the folder had a witness, served where no witness is.

@@ -9,7 +9,7 @@ request may come in (`let_in`). Strangers compete among themselves alone:
 - Connections are accepted one at a time, in the order in which they came, and each is read from before the next.
 
 Those who were let in have `CONNECTIONS` places, which no stranger can take. An answer must be read in time as well:
-whoever takes less than `LEAST_RATE` bytes a second, after `SEND_SECONDS`, is dropped with what is left of it.
+a caller who takes less than `LEAST_RATE` bytes a second, after `SEND_SECONDS`, is dropped with what is left of it.
 """
 
 import asyncio

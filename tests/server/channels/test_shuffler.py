@@ -77,7 +77,7 @@ def test_a_batch_of_another_plan_or_round_is_not_used(made: Federation) -> None:
         read_round(made, rewritten(batch, round=1), 1)
 
 
-def test_a_batch_that_is_cut_or_changed_is_not_used(made: Federation) -> None:
+def test_a_batch_that_is_truncated_or_changed_is_not_used(made: Federation) -> None:
     batch = made.batch(0)
     content = base64.b64decode(Batch.from_bytes(batch).messages)
     size = shuffle_of(made.plan).message_bytes + SEALED_EXTRA

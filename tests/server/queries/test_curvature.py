@@ -94,7 +94,7 @@ def test_a_silo_that_did_not_answer_counts_with_the_largest_curvature_it_can_hav
 # In a run
 
 
-def test_the_rounds_go_at_the_pace_that_the_survey_found() -> None:
+def test_the_steps_are_those_of_the_smoothness_that_the_survey_found() -> None:
     """The curvature is 1, the plan allows 2: found, it makes the steps larger, just as a plan of that β has them."""
     plan = surveyed(Curvature(margin=0.0), rounds=6, algorithm=Accelerated(smoothness=2.0))
     found_one = run(plan, curved(1.0)).weights

@@ -39,7 +39,7 @@ def evaluating(query: Evaluation, rounds: int = 2) -> Plan:
     return rebuilt(plan, stages=(*plan.stages, stage), silos=tuple(silos))
 
 
-def test_a_trained_model_is_evaluated_through_real_gates_and_the_operator_is_told(tmp_path: Path) -> None:
+def test_a_trained_model_is_evaluated_through_real_gates_and_the_review_says_so(tmp_path: Path) -> None:
     plan, data = evaluating(Evaluation()), {"north": records(1), "south": records(2)}
     result = train(plan, {name: Silo(own, tmp_path / f"{name}.ledger") for name, own in data.items()})
     found = result.findings["evaluation"]
@@ -54,7 +54,7 @@ def test_a_trained_model_is_evaluated_through_real_gates_and_the_operator_is_tol
     assert told.together.sentences()[0].startswith("accuracy ")
 
 
-def test_the_second_round_s_ruler_is_drawn_by_the_first_and_the_plan_s_weights_are_asked_about() -> None:
+def test_the_second_round_s_bin_edges_follow_from_the_first_and_the_plan_s_weights_are_evaluated() -> None:
     weights = np.array([0.5, -0.25, 0.0])
     query = Evaluation(weights=pack(weights))
     plan = evaluating(query)

@@ -63,7 +63,7 @@ def test_a_query_between_the_rounds_of_training_changes_neither_steps_nor_model(
     assert trained.findings["statistics"].statistic.tolist() == [1.0] * LENGTH
 
 
-def test_the_weights_that_a_round_asked_at_are_told_to_whoever_watches_in_training_rounds_only() -> None:
+def test_watch_gets_the_weights_that_a_round_asked_at_in_training_rounds_only() -> None:
     plan = interrupted(make_plan(rounds=4), 2)
     seen = []
     run(plan, surveyed_in(2), watch=lambda outcome: seen.append(outcome.weights is None))

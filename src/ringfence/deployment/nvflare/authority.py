@@ -1,6 +1,6 @@
 """The federation's certificate authority: it signs what parties ask for, and never sees a key of theirs.
 
-Whoever holds it can admit a site, or somebody who poses as one, and can give itself any role of the engine's. So no
+Its holder can admit a site, or somebody who poses as one, and can give itself any role of the engine's. So no
 guarantee rests on it: a silo's own gate, validator and users do (`docs/threat-model.md`).
 """
 

@@ -61,7 +61,7 @@ class NvflareExchange(RelayedExchange):
 
     def __exit__(self, *_: object) -> None:
         """End the relay's job and the administrator's NVFlare session."""
-        super().__exit__()  # first: whoever ended us may not wait for the engine's goodbye
+        super().__exit__()  # first: the process that ended us may not wait for the engine's goodbye
         if self._admin.acquire(timeout=15):
             self._drop_session(politely=True)
             self._admin.release()
@@ -213,7 +213,7 @@ def _beside(call: Callable[[], Any], seconds: float) -> Any:
         """Run the NVFlare call in a thread, and keep its result or exception."""
         try:
             done.set_result(call())
-        except BaseException as problem:  # whoever waits shall have it
+        except BaseException as problem:  # raised again where the result is awaited
             done.set_exception(problem)
 
     with tempfile.TemporaryFile("w") as nowhere, contextlib.redirect_stdout(nowhere):

@@ -4,7 +4,7 @@ The courier carries bytes to the silo agent's door and back, and knows nothing e
 business: the kit's `local/ringfence.toml`, written by `ringfence silo join`, names the silo's `courier.toml`. Nothing
 in a job can point it elsewhere.
 
-NVFlare asks its own policy who may do what, and lets a certificate with the role `super` pass every rule; whoever holds
+NVFlare asks its own policy who may do what, and lets a certificate with the role `super` pass every rule; the holder of
 the federation's authority can issue one. And it asks only where its server says that a command must be asked about. So
 what is decided here does not depend on who asks: `ringfence silo join` names the two guards in the site's settings,
 NVFlare makes them when the client starts, before it connects, and a client that cannot make them does not start. They
@@ -85,7 +85,7 @@ class Courier(Executor):  # type: ignore[misc]  # nvflare ships no types
 
 
 class OnlyOurJob(AppValidator):  # type: ignore[misc]  # nvflare ships no types
-    """Admits the one job that Ringfence submits, whoever signed it, and no other."""
+    """Admits the one job that Ringfence submits, whichever certificate signed it, and no other."""
 
     def validate(self, app_folder: str) -> tuple[str, dict[str, Any]]:
         """Return a reason for the site to refuse NVFlare's unpacked application, or an empty one."""
