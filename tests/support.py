@@ -7,24 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringfence import protocol
 from ringfence.accounting.charges import task_event
 from ringfence.accounting.events import BinomialRelease, Event, SectionRelease
-from ringfence.protocol import (
-    Answer,
-    FloatArray,
-    Gradient,
-    NoisyUpdate,
-    Observer,
-    Plan,
-    Query,
-    Refusal,
-    RefusalReason,
-    RoundRequest,
-    SiloTerms,
-    StageTerms,
-    Task,
-    unpack,
-)
+from ringfence.protocol import Answer, FloatArray, Plan
 from ringfence.protocol.plan.guarantee import against
 from ringfence.silo.gate import sampling
 from ringfence.silo.gate.gate import Gate
@@ -32,13 +18,13 @@ from ringfence.silo.gate.mechanism import Draws
 from ringfence.silo.ledger.ledger import Ledger
 
 MakePlan = Callable[..., Plan]
-Drawn = list[tuple[Task, Draws]]
+Drawn = list[tuple[protocol.Task, Draws]]
 """A gate's draws, each with the task it was for."""
 
 
 def ask(gate: Gate, plan: Plan, round: int, weights: FloatArray | float = 0.0) -> Answer:
     """Ask a gate for a round at the given weights."""
-    return gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension) + weights))
+    return gate.answer(protocol.RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension) + weights))
 
 
 def approved_by(gate: Gate, plan: Plan) -> Plan:
@@ -49,8 +35,8 @@ def approved_by(gate: Gate, plan: Plan) -> Plan:
 
 def vector(answer: Answer) -> FloatArray:
     """Return the numbers of an answer, which must not be a refusal."""
-    assert isinstance(answer, NoisyUpdate)
-    return unpack(answer.vector)
+    assert isinstance(answer, protocol.NoisyUpdate)
+    return protocol.unpack(answer.vector)
 
 
 def ask_all(gate: Gate, plan: Plan, rounds: Iterable[int] | None = None) -> list[FloatArray]:
@@ -58,13 +44,13 @@ def ask_all(gate: Gate, plan: Plan, rounds: Iterable[int] | None = None) -> list
     return [vector(ask(gate, plan, round)) for round in (range(plan.rounds) if rounds is None else rounds)]
 
 
-def refusal(answer: Answer) -> RefusalReason:
+def refusal(answer: Answer) -> protocol.RefusalReason:
     """Return why the answer is a refusal, which it must be."""
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, protocol.Refusal)
     return answer.reason
 
 
-def restaged(plan: Plan, query: Query | None = None, /, *, number: int = -1, **changes: Any) -> Plan:
+def restaged(plan: Plan, query: protocol.Query | None = None, /, *, number: int = -1, **changes: Any) -> Plan:
     """Return the plan, checked anew, with other fields of one stage (by default the last), or another query."""
     place = number % len(plan.stages)
     if query is not None:
@@ -76,7 +62,7 @@ def restaged(plan: Plan, query: Query | None = None, /, *, number: int = -1, **c
 def renoised(plan: Plan, silo: str | None = None, *, number: int = -1, **changes: Any) -> Plan:
     """Return the plan, checked anew, with another sigma or batch of one silo, or all, in one stage."""
 
-    def renewed(terms: SiloTerms) -> SiloTerms:
+    def renewed(terms: protocol.SiloTerms) -> protocol.SiloTerms:
         if silo not in (None, terms.name):
             return terms
         place = number % len(terms.stages)
@@ -95,16 +81,16 @@ def rebuilt(plan: Plan, **changes: Any) -> Plan:
 def clip_of(plan: Plan) -> float:
     """Return the length that records' gradients are cut to."""
     query = plan.training_stages[0].query
-    assert isinstance(query, Gradient)
+    assert isinstance(query, protocol.Gradient)
     return query.clip
 
 
-def own_terms(plan: Plan, number: int = -1) -> StageTerms:
+def own_terms(plan: Plan, number: int = -1) -> protocol.StageTerms:
     """Return what the plan's first silo contributes to one stage, by default the last."""
     return plan.silos[0].stages[number]
 
 
-def spent(ledger: Ledger, observer: Observer = "anyone") -> float:
+def spent(ledger: Ledger, observer: protocol.Observer = "anyone") -> float:
     """Return the epsilon of everything charged so far, against the observer."""
     return against(ledger.account().spent(), observer).epsilon
 
@@ -114,7 +100,7 @@ def watch_draws(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     seen: Drawn = []
     real = sampling.draw
 
-    def watched(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
+    def watched(plan: Plan, terms: protocol.SiloTerms, work: protocol.Task) -> Draws:
         seen.append((work, real(plan, terms, work)))
         return seen[-1][1]
 
@@ -127,7 +113,7 @@ def charged_when_drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[int]
     seen: list[int] = []
     real = sampling.draw
 
-    def watched(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
+    def watched(plan: Plan, terms: protocol.SiloTerms, work: protocol.Task) -> Draws:
         with Ledger.open(path) as second_reader:
             rounds = second_reader.account().plans[plan.digest()].rounds
         seen.append(len(rounds))

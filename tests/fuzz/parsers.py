@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
+from ringfence import protocol
 from ringfence.cli.server import _file_of_doors
 from ringfence.deployment.door import CarriedHead, Door
 from ringfence.deployment.shuffler_client import ShufflerClient
@@ -28,24 +29,6 @@ from ringfence.model.model import Model
 from ringfence.model.personal import load_any
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import (
-    Batch,
-    Certificate,
-    NoisyUpdate,
-    Plan,
-    Refusal,
-    RefusalReason,
-    RoundRequest,
-    Schema,
-    SealedUpdate,
-    SignedCertificate,
-    SignedHead,
-    load_keys,
-    load_plan,
-    load_schema,
-    pack,
-    parse_answer,
-)
 from ringfence.protocol.losses.custom import Custom, digest_of
 from ringfence.protocol.schema.draft import draft_schema, drafted_columns, repeating_identifiers
 from ringfence.server import transcript
@@ -107,23 +90,23 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
 def messages() -> dict[str, Parser]:
     """What crosses the wire."""
     plan = "0123456789abcdef" * 4
-    head = SignedHead(ledger=plan, number=7, hash=plan, signature="0a" * 64)
-    request = RoundRequest.at(plan, 3, np.array([1.0, -2.5]))
+    head = protocol.SignedHead(ledger=plan, number=7, hash=plan, signature="0a" * 64)
+    request = protocol.RoundRequest.at(plan, 3, np.array([1.0, -2.5]))
     shown = request.model_copy(update={"heads": (head, head)})
-    update = NoisyUpdate(plan=plan, round=3, silo="north", vector=pack(np.array([0.5, 7.0])))
-    sealed = SealedUpdate(plan=plan, round=0, silo="north", envelope="AAAA", signature="0a" * 64)
-    refusal = Refusal(plan=plan, round=3, silo="north", reason=RefusalReason.BUDGET)
-    batch = Batch(plan=plan, round=0, silos=2, messages="AAAA")
+    update = protocol.NoisyUpdate(plan=plan, round=3, silo="north", vector=protocol.pack(np.array([0.5, 7.0])))
+    sealed = protocol.SealedUpdate(plan=plan, round=0, silo="north", envelope="AAAA", signature="0a" * 64)
+    refusal = protocol.Refusal(plan=plan, round=3, silo="north", reason=protocol.RefusalReason.BUDGET)
+    batch = protocol.Batch(plan=plan, round=0, silos=2, messages="AAAA")
     return {
-        "request": Parser(RoundRequest.from_bytes, request.to_bytes()),
-        "request with heads": Parser(RoundRequest.from_bytes, shown.to_bytes()),
-        "answer with a head": Parser(parse_answer, refusal.model_copy(update={"head": head}).to_bytes()),
+        "request": Parser(protocol.RoundRequest.from_bytes, request.to_bytes()),
+        "request with heads": Parser(protocol.RoundRequest.from_bytes, shown.to_bytes()),
+        "answer with a head": Parser(protocol.parse_answer, refusal.model_copy(update={"head": head}).to_bytes()),
         "carried answer": Parser(_carry, refusal.model_copy(update={"head": head}).to_bytes()),
-        "update": Parser(parse_answer, update.to_bytes()),
-        "sealed update": Parser(parse_answer, sealed.to_bytes()),
-        "sealed deposit": Parser(SealedUpdate.from_bytes, sealed.to_bytes()),
-        "refusal": Parser(parse_answer, refusal.to_bytes()),
-        "batch": Parser(Batch.from_bytes, batch.to_bytes()),
+        "update": Parser(protocol.parse_answer, update.to_bytes()),
+        "sealed update": Parser(protocol.parse_answer, sealed.to_bytes()),
+        "sealed deposit": Parser(protocol.SealedUpdate.from_bytes, sealed.to_bytes()),
+        "refusal": Parser(protocol.parse_answer, refusal.to_bytes()),
+        "batch": Parser(protocol.Batch.from_bytes, batch.to_bytes()),
         "a shuffler's sentence": Parser(refusal_reason, b'{"refused":"x","error":"A sentence."}'),
     }
 
@@ -139,7 +122,7 @@ def documents() -> dict[str, Parser]:
     """What parties hand each other as files, in JSON."""
     plan = plan_document.parse(plan_document.DOCUMENT)
     model = Model.of(plan, np.zeros(plan.dimension), {"north": 3})
-    read_plan = from_file(load_plan)
+    read_plan = from_file(protocol.load_plan)
     plans = {
         f"{name} plan": Parser(read_plan, plan_document.plan_of(edits).content)
         for name, edits in plan_document.KINDS.items()
@@ -161,7 +144,7 @@ def documents() -> dict[str, Parser]:
     }
 
 
-def _plan_with_own_loss() -> Plan:
+def _plan_with_own_loss() -> protocol.Plan:
     """A plan with an offset, a weight, and a loss that nobody has installed."""
     roles = "offset = 'b'\nweight = 'c'\n"
     schema = load_schema_of(roles + SCHEMA.replace("lower = -1", "lower = 0"), "a")
@@ -182,8 +165,8 @@ def files() -> dict[str, Parser]:
     silo = b'name = "clinic"\ndata_file = "x.csv"\nschema_file = "x.toml"\nport = 0\n'
     schema = load_schema_of(SCHEMA)
     return {
-        "schema": Parser(from_file(lambda path: load_schema(path, "ill"), "schema.toml"), SCHEMA.encode()),
-        "keys": Parser(from_file(load_keys), keys),
+        "schema": Parser(from_file(lambda path: protocol.load_schema(path, "ill"), "schema.toml"), SCHEMA.encode()),
+        "keys": Parser(from_file(protocol.load_keys), keys),
         "silo.toml": Parser(from_file(lambda path: SiloFolder.open(path.parent), "silo.toml"), silo),
         "courier.toml": Parser(from_file(_knock), b'port = 9\ntoken_file = "token"\n'),
         "doors": Parser(from_file(_file_of_doors), b'clinic = "folders/clinic"\nwest = "unix:/x"\n'),
@@ -195,7 +178,7 @@ def files() -> dict[str, Parser]:
     }
 
 
-def tables(schema: Schema) -> dict[str, Parser]:
+def tables(schema: protocol.Schema) -> dict[str, Parser]:
     """Tables of other kinds than plain CSV, and what describes them."""
     columns = {"a": [0.1, 0.2], "b": [-0.2, 0.3], "c": [1.0, 0.0], "ill": ["no", "yes"]}
     held = pa.table(columns)
@@ -248,9 +231,9 @@ def table(rows: list[list[str]]) -> bytes:
     return text.getvalue().encode()
 
 
-def load_schema_of(text: str, target: str = "ill") -> Schema:
+def load_schema_of(text: str, target: str = "ill") -> protocol.Schema:
     """Parse a schema that is right."""
-    return from_file(lambda path: load_schema(path, target), "right.toml")(text.encode())  # type: ignore[return-value]
+    return from_file(lambda path: protocol.load_schema(path, target), "right.toml")(text.encode())  # type: ignore[return-value]
 
 
 def _knock(path: Path) -> object:
@@ -270,24 +253,24 @@ def silo_folder() -> SiloFolder:
     with made.ledger() as ledger:
         gate = Gate(made.records(), ledger, made.key())
         for round in range(2):
-            gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
+            gate.answer(protocol.RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
     return made
 
 
 @cache
-def certificate() -> SignedCertificate:
+def certificate() -> protocol.SignedCertificate:
     """The certificate of that silo."""
     return certify(silo_folder())
 
 
-def _certified_plan() -> Plan:
+def _certified_plan() -> protocol.Plan:
     (plan,) = (entry.plan for entry in certificate().certificate.entries if entry.plan is not None)
     return plan
 
 
 def _verify_signed_again(content: bytes) -> object:
     """Check what a certificate says after repairing its hash chain, so that what is changed gets past the hashes."""
-    parsed = Certificate.parse(content, error=CertificateError)
+    parsed = protocol.Certificate.parse(content, error=CertificateError)
     previous, entries = GENESIS, []
     for entry in parsed.entries:
         payload = entry.payload if entry.plan is None else entry.plan.digest()
@@ -295,19 +278,19 @@ def _verify_signed_again(content: bytes) -> object:
         entries.append(entry.model_copy(update={"payload": payload, "hash": previous}))
     again = parsed.model_copy(update={"entries": tuple(entries), "head": previous})
     signed = again.signed_bytes()
-    return verify(SignedCertificate(again, sign(silo_folder().key(), signed)).to_file())
+    return verify(protocol.SignedCertificate(again, sign(silo_folder().key(), signed)).to_file())
 
 
 def _verify_with_plan(content: bytes) -> object:
     """Check the certificate with another plan in the place of the approved one."""
-    plan, said = Plan.parse(content, error=CertificateError), certificate().certificate
+    plan, said = protocol.Plan.parse(content, error=CertificateError), certificate().certificate
     entries = tuple(entry if entry.plan is None else entry.model_copy(update={"plan": plan}) for entry in said.entries)
     return _verify_signed_again(said.model_copy(update={"entries": entries}).content)
 
 
 def a_transcript() -> bytes:
     """A transcript of one round."""
-    plan: Plan = plan_document.parse(plan_document.DOCUMENT)
+    plan = plan_document.parse(plan_document.DOCUMENT)
     entries: list[transcript.RunHeader | transcript.RunEntry] = [
         transcript.RunHeader(plan=plan, seed=7),
         transcript.Asked(round=0, silos=("north",), request="0" * 64),

@@ -274,9 +274,7 @@ def test_only_answered_rounds_of_the_last_quarter_are_in_its_mean_and_without_an
 
 
 @pytest.mark.parametrize("algorithm", [*ALL, staged(12, upsilon=20.0)], ids=lambda spec: spec.name)
-def test_a_survey_s_smoothness_can_lengthen_steps_and_never_shortens_them(
-    algorithm: protocol.AlgorithmSpec,
-) -> None:
+def test_a_survey_s_smoothness_can_lengthen_steps_and_never_shortens_them(algorithm: protocol.AlgorithmSpec) -> None:
     plan = plan_of(algorithm, ridge=0.1)
     own = accelerated.settings(plan)
     for found in (1e-6, 0.02, 0.05):

@@ -17,16 +17,7 @@ from ringfence.shuffler.sealing import new_key, open_messages, public_key, seal_
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
 from ringfence.storage.decision_log import DecisionLog
-from tests.shuffler.depositors import (
-    Depositors,
-    Setting,
-    deposit_all,
-    depositors,
-    make_shuffler,
-    on_the_disk,
-    release,
-    set_up,
-)
+from tests.shuffler.depositors import Depositors, Setting, deposit_all, depositors, make_shuffler, on_the_disk, release
 from tests.support import rebuilt
 
 # -- releases --
@@ -269,7 +260,8 @@ def test_the_longest_deposit_is_known_from_the_plans(setting: Setting) -> None:
 
 
 def test_the_log_has_every_refusal_and_every_batch_and_says_nothing_of_who_deposited(tmp_path: Path) -> None:
-    silos = set_up(tmp_path / "mixer")
+    made, silos = make_shuffler(tmp_path / "mixer")
+    made.close()
     log = DecisionLog(tmp_path)
     with Shuffler(Store(tmp_path / "mixer"), seconds=3600.0, note=log) as shuffler:
         shuffler.deposit(b"nothing")
