@@ -50,7 +50,6 @@ class Points:
     """All points of a run of Algorithm 1, in the paper's order: the start first."""
 
     w: list[FloatArray]
-    asked: list[FloatArray]
     model: list[FloatArray]
 
 
@@ -58,7 +57,7 @@ def algorithm_1(
     gradient: Map, project: Map, start: FloatArray, *, upsilon: float, rounds: int, convexity: float = 0.0
 ) -> Points:
     """Run the paper's Algorithm 1 with α = 2/(r+1), η = 4υ/(r(r+1)); `gradient` is that of the whole objective."""
-    points, mu = Points([start], [], [start]), convexity
+    points, mu = Points([start], [start]), convexity
     for r in range(1, rounds + 1):
         alpha, eta = 2 / (r + 1), 4 * upsilon / (r * (r + 1))
         w, model = points.w[-1], points.model[-1]
@@ -67,7 +66,6 @@ def algorithm_1(
         # ∇ of α[⟨g, u⟩ + (μ/2)‖asked − u‖²] + ½[(1−α)μ + η]‖w − u‖² is 0 at:
         free = (alpha * mu * asked + ((1 - alpha) * mu + eta) * w - alpha * gradient(asked)) / (mu + eta)
         points.w.append(project(free))
-        points.asked.append(asked)
         points.model.append(alpha * points.w[-1] + (1 - alpha) * model)
     return points
 
