@@ -110,6 +110,12 @@ class Federation:
             "--delta", "1e-6", *meant(epsilon), *exactly, *changes,
         ]  # fmt: skip
 
+    def model(self, *changes: object, target: str = "ill", epsilon: str = "2") -> Path:
+        """Train, and return the model's file."""
+        out = self.folder / f"model-{target}.json"
+        ringfence(*self.train(*changes, "--out", out, "--no-report", target=target, epsilon=epsilon, exact=False))
+        return out
+
     def statistics(self, *changes: object, epsilon: str = "2") -> list[object]:
         return [
             "statistics", *self.files, "--schema", self.schema, "--epsilon", epsilon, "--delta", "1e-6",

@@ -47,17 +47,9 @@ NO_PLAN = [
 """A few of `planning.test_refusals`: the command line adds parsing, one line on standard error, and the status."""
 
 
-@pytest.mark.parametrize("command", ["train", "plan"])
-@pytest.mark.parametrize(("changes", "says"), NO_PLAN)
-def test_train_and_plan_refuse_what_cannot_be_planned(
-    untouched: Federation, command: str, changes: list[str], says: str
-) -> None:
-    refuses(says, *getattr(untouched, command)(*changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
+MISTAKES = {
+    "train": [
+        *NO_PLAN,
         (["--budget", "east=1,1e-6"], "budget for silo 'east', but the silos are"),
         (["--held-out", "1.5"], "held-out share"),
         (["--held-out", "0", "--exact"], "none is held out"),
@@ -70,14 +62,8 @@ def test_train_and_plan_refuse_what_cannot_be_planned(
         (["--ledgers", "/proc", "--no-report", "--new-beginning", "a\nb"], "write one line of plain text"),
         (["--same-data-as", "nowhere.ledger", "--no-report"], "There is no ledger at nowhere.ledger"),
     ],
-)
-def test_train_refuses_what_it_cannot_do(untouched: Federation, changes: list[str], says: str) -> None:
-    refuses(says, *untouched.train(*changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
+    "plan": [
+        *NO_PLAN,
         (["--silo", "north=9"], "'north' is given twice"),
         (["--silo", "west"], "not of the form NAME=RECORDS"),
         (["--silo", "west=-5"], "not of the form NAME=RECORDS"),
@@ -86,14 +72,7 @@ def test_train_refuses_what_it_cannot_do(untouched: Federation, changes: list[st
         (["--schema", "/nowhere.toml"], "could not be read"),
         (["--out", "/nowhere/plan.json"], "cannot be written"),
     ],
-)
-def test_plan_refuses_sizes_and_files_it_cannot_use(untouched: Federation, changes: list[str], says: str) -> None:
-    refuses(says, *untouched.plan(*changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
+    "statistics": [
         (["--epsilon", "0"], "epsilon must be a finite number above 0"),
         (["--epsilon", "1e9"], "less than a millionth"),
         (["--delta", "1"], "delta: Input should be less than 1"),
@@ -108,9 +87,16 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(untouched: Federation, chang
         (["--ledgers", "/proc/nowhere"], "already have a ledger"),
         (["--ledgers", "/proc/nowhere", "--new-beginning", "a test"], "No ledger can be made"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "says"), [(command, *mistake) for command, own in MISTAKES.items() for mistake in own]
 )
-def test_statistics_refuse_what_cannot_be_asked(untouched: Federation, changes: list[str], says: str) -> None:
-    refuses(says, *untouched.statistics(*changes))
+def test_a_mistake_is_refused_in_a_sentence_and_no_ledger_is_touched(
+    untouched: Federation, command: str, changes: list[str], says: str
+) -> None:
+    refuses(says, *getattr(untouched, command)(*changes))
 
 
 def test_a_refusal_leaves_no_ledger_where_there_was_none(federation: Federation) -> None:

@@ -81,14 +81,8 @@ def test_strongly_convex_problems_have_their_own_bounds() -> None:
 
 def test_the_table_speaks_in_words() -> None:
     done = ringfence(*SMOOTH)
-    for words in (
-        "Upper bounds",
-        "Lower bounds",
-        "Loss bounds",
-        "which is no protection at all",
-        "Privacy is free",
-        "54 silos",
-    ):
+    claims = "which is no protection at all", "Privacy is free", "54 silos"
+    for words in ("Upper bounds", "Lower bounds", "Loss bounds", *claims):
         assert words in done.stdout
     private = ringfence(*WORKED[:7], "--epsilon", "0.0001", "--smoothness", "1")
     assert "Privacy is not free" in private.stdout

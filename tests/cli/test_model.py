@@ -17,14 +17,8 @@ from tests.silo.agents import make_silo_folder
 from tests.support import MakePlan
 
 
-def trained(federation: Federation) -> Path:
-    out = federation.folder / "model.json"
-    ringfence(*federation.train("--max-rounds", "5", "--out", out, target="cost"))
-    return out
-
-
 def test_coefficients_are_exported_as_csv_and_json(federation: Federation) -> None:
-    path = trained(federation)
+    path = federation.model("--max-rounds", "5", target="cost")
     linear = Model.load(path).linear()
     printed = ringfence("model", "export", path)
     rows = list(csv.reader(io.StringIO(printed.stdout)))
@@ -36,7 +30,7 @@ def test_coefficients_are_exported_as_csv_and_json(federation: Federation) -> No
 
 
 def test_a_model_s_statement_is_that_of_its_run(federation: Federation) -> None:
-    path = trained(federation)
+    path = federation.model("--max-rounds", "5", target="cost")
     printed = ringfence("model", "statement", path).stdout
     assert "north: each of 300 records, over" in printed
     assert "Not verified: this is what the model's maker wrote into the file." in printed
@@ -77,7 +71,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(tmp_path: Pa
 
 
 def test_what_cannot_be_exported_is_one_sentence(federation: Federation) -> None:
-    path = trained(federation)
+    path = federation.model("--max-rounds", "5", target="cost")
     for command, says in [
         (["model", "export", str(path), "--to", "pickle"], "csv, json or onnx"),
         (["model", "export", str(path), "--out", str(path / "here")], "cannot be written"),

@@ -15,9 +15,7 @@ from tests.cli.conftest import Federation, refuses, ringfence, ringfence_json
 
 @pytest.fixture
 def model(federation: Federation) -> Path:
-    path = federation.folder / "model.json"
-    ringfence(*federation.train("--out", path, "--no-report", epsilon="4", exact=False))
-    return path
+    return federation.model(epsilon="4")
 
 
 @pytest.fixture

@@ -15,9 +15,7 @@ TARGETS = ["--target", "cost", "--target", "dose"]
 
 @pytest.fixture
 def trained(federation: Federation) -> Path:
-    out = federation.folder / "model.json"
-    ringfence_json(*federation.train(*TARGETS, "--out", out, epsilon="50"))
-    return out
+    return federation.model(*TARGETS, epsilon="50")
 
 
 def test_two_targets_are_trained_told_predicted_and_exported(federation: Federation, trained: Path) -> None:

@@ -40,21 +40,6 @@ def test_training_through_a_shuffler_gives_a_model_and_says_what_both_views_cost
         assert silo["all_runs"] == silo["this_run"]
 
 
-def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_mean(federation: Federation) -> None:
-    done = ringfence(*federation.train(*SHUFFLED))
-    text = " ".join(done.stdout.split())
-    assert "a server that sees everything that the shuffler releases" in text
-    assert "The shuffler does not collude with the server." in text
-    assert "At least 2 silos of every round, this one included, add the noise they promised," in text
-    together = "Against the server, the shuffler and all other silos together"
-    assert f"{together}, only the silo's own noise protects its records: epsilon = " in text
-    assert "which is weak protection" in text, (
-        "three silos of 240 records at epsilon 2: little is left without the shuffler"
-    )
-    assert f"; {together.lower()} epsilon = " in text
-    assert "This holds whatever they know and do" not in text
-
-
 def test_a_cap_limits_both_views_and_may_allow_more_without_the_shuffler(federation: Federation) -> None:
     refused = refuses(
         "against the server, the shuffler and all other silos together",

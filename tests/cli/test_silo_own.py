@@ -17,8 +17,7 @@ class Owner(SiloCommands):
 
     def __init__(self, federation: Federation, target: str = "cost") -> None:
         super().__init__(federation.folder / "silo")
-        self.model = federation.folder / "model.json"
-        ringfence(*federation.train("--out", self.model, "--no-report", target=target, epsilon="4", exact=False))
+        self.model = federation.model(target=target, epsilon="4")
         known = federation.folder / "north.ledger"
         ringfence(*federation.silo_init(self.folder, "--epsilon", "9", "--same-data-as", known))
 
@@ -90,22 +89,8 @@ def test_an_own_model_predicts_and_every_prediction_says_that_it_is_not_private(
 def test_a_model_of_another_schema_is_refused_and_nothing_is_written(owner: Owner, federation: Federation) -> None:
     other = federation.folder / "other.toml"
     other.write_text(federation.schema.read_text().replace("upper = 10}", "upper = 20}"))
-    model = federation.folder / "other.json"
-    ringfence(
-        "train",
-        federation.files[1],
-        "--schema",
-        other,
-        "--target",
-        "cost",
-        "--epsilon",
-        "4",
-        "--delta",
-        "1e-6",
-        "--out",
-        model,
-        "--no-report",
-    )
+    federation.schema, federation.files = other, federation.files[1:2]
+    model = federation.model(target="ill")
     entries = owner.json("ledger")["entries"]
     for command in ("personalise", "compare"):
         owner.refuses("trained with this silo's schema", command, model)

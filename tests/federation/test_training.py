@@ -124,11 +124,3 @@ def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> No
     borrowed = {"south": Silo(silos["north"].records, silos["north"].ledger)}
     with pytest.raises(LedgerError, match="belongs to silo 'north'"):
         train(plan_for(schema, borrowed), borrowed)
-
-
-def test_the_statement_says_who_is_protected_from_whom_and_what_is_not(schema: Schema, tmp_path: Path) -> None:
-    silos = federation(schema, tmp_path, {"north": 400})
-    text = train(plan_for(schema, silos, survey=False), silos).statement.text()
-    assert "north: each of 400 records, over 20 rounds, by epsilon = 2, delta = 1e-06" in text
-    assert "at most 88.1%" in text  # e² / (1 + e²)
-    assert "What is not protected" in text
