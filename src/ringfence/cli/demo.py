@@ -40,7 +40,7 @@ class DigitSilos:
 
 @dataclass(frozen=True)
 class DemoLine:
-    """One line of the demo's table: the error and the ends of its interval, as the held-out images' silos told."""
+    """One line of the demo's table: the error on held-out images, measured privately, and the ends of its interval."""
 
     epsilon: float
     error: float
@@ -90,8 +90,8 @@ def run(
             silos = {name: Silo(records, Path(folder) / f"{name}.ledger") for name, records in digits.silos.items()}
             result = train(plan, silos, watch=watch)
         assert result.evaluation is not None  # noqa: S101 (records are held out)
-        told = result.evaluation.together.metric("accuracy")
-        value, low, high = told.value or 0.5, told.low or 0.0, told.high or 1.0
+        accuracy = result.evaluation.together.metric("accuracy")
+        value, low, high = accuracy.value or 0.5, accuracy.low or 0.0, accuracy.high or 1.0
         yield DemoLine(epsilon, 1 - value, 1 - high, 1 - low, result.statement)
 
 

@@ -37,14 +37,14 @@ def export(
     require_folder(out)
     linear = Model.load(model).linear()
     content = linear.to_onnx() if to == "onnx" else (linear.to_csv() if to == "csv" else linear.to_json()).encode()
+    _print_or_write(content, out)
+
+
+def _print_or_write(content: bytes, out: Path | None) -> None:
+    """Print an exported model or a model card, or write it; OutputError if the file cannot be written."""
     if out is None:
         say(content.decode(), end="")
-    else:
-        _write(out, content)
-
-
-def _write(out: Path, content: bytes) -> None:
-    """Write an exported model or a model card; OutputError if the file cannot be written."""
+        return
     try:
         out.write_bytes(content)
     except OSError as problem:
@@ -78,11 +78,7 @@ def card(model: ModelFile, out: Path | None = offered(None, "Write the card here
     from ringfence.model.model import Model
 
     require_folder(out)
-    content = model_card(Model.load(model))
-    if out is None:
-        say(content, end="")
-    else:
-        _write(out, content.encode())
+    _print_or_write(model_card(Model.load(model)).encode(), out)
 
 
 @app.command()
@@ -200,7 +196,7 @@ def predict(
     others = {name: values for name, values in columns.items() if name != target}
     if out is not None:
         text = f"Wrote {len(predictions)} predictions to {out}."
-    else:  # a line per row, whatever a category says
+    else:  # a line per row, whatever characters a category has
         shown = {visible(name): [visible(str(value)) for value in values] for name, values in columns.items()}
         text = csv_text(shown).removesuffix("\n")
     return Output({"target": target, "predictions": predictions, **({"columns": others} if others else {})}, text)

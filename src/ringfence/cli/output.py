@@ -108,13 +108,13 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], title: 
     content = [[cell(value) for value in row] for row in rows]
     if title is not None:
         say(title)
-    # A `Text` is no more than its characters: no markup, no code of an emoji in it means anything.
+    # `Text` shows characters as they are: rich interprets no markup and no emoji code in it.
     table = Table(*(Column(Text(visible(name))) for name in header), box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(table.columns):
         column.justify = "right" if all(_is_number(row[place]) for row in content) else "left"
     for row in content:
         table.add_row(*map(Text, row))
-    # As wide as it needs: a cell that was cut off helps nobody, and a terminal wraps by itself.
+    # As wide as it needs: no cell is truncated, and a terminal wraps by itself.
     Console(width=1000).print(table)
 
 

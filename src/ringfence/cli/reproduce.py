@@ -1,4 +1,4 @@
-"""`ringfence reproduce`: the paper's experiments, re-run honestly."""
+"""`ringfence reproduce`: the paper's experiments, each at its true epsilon."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,9 +7,6 @@ from pathlib import Path
 from ringfence.cli.output import Output, progress, warn
 from ringfence.errors import DatasetError, PlanError
 from ringfence.planning.options import REQUIRED, offered
-
-_COHORT = "survival"
-"""The page about a cohort of patients."""
 
 
 def reproduce(
@@ -31,7 +28,7 @@ def reproduce(
     Examples:
       ringfence reproduce mnist --out mnist --quick
     """
-    one_page = experiment in ("attacks", "privacy-truth", "looking", _COHORT)
+    one_page = experiment in ("attacks", "privacy-truth", "looking", "survival")
     run: Callable[..., Path]
     try:
         if experiment == "attacks":
@@ -42,7 +39,7 @@ def reproduce(
             run = partial(reproduce_truth, effort=effort)
         elif experiment == "looking":
             from ringfence.research.experiments.looking import reproduce_looking as run
-        elif experiment == _COHORT:
+        elif experiment == "survival":
             from ringfence.research.experiments.survival import reproduce_survival
 
             run = partial(reproduce_survival, data_dir=data)

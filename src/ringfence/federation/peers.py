@@ -1,6 +1,6 @@
 """Training without a server: every silo broadcasts its noisy answer, and every silo takes the same steps.
 
-The guarantee is the same as with a server, because it covers everything a silo sends, whoever receives it. All peers
+The guarantee is the same as with a server, because it covers everything a silo sends, to any receiver. All peers
 end with the same model, bit for bit, if they receive the same messages: the silos of a round are drawn from the plan's
 digest, and averages are taken in the plan's order.
 """
@@ -37,8 +37,8 @@ def train_as_peers(
         raise TrainingError("There are no peers to train: give at least one silo.")
     peers = {name: Peer(plan, gate) for name, gate in gates.items()}
     while not all(peer.finished for peer in peers.values()):
-        said = {name: answer for name, peer in peers.items() if (answer := peer.broadcast()) is not None}
-        outcomes = [peer.receive(said) for peer in peers.values()]
+        answers = {name: answer for name, peer in peers.items() if (answer := peer.broadcast()) is not None}
+        outcomes = [peer.receive(answers) for peer in peers.values()]
         watch(outcomes[0])
     results = [peer.result() for peer in peers.values()]
     if len({trained.weights.tobytes() for trained in results}) > 1:

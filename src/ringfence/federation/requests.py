@@ -1,4 +1,4 @@
-"""What training on files, and asking them one query, can be told. The command line generates its options from this.
+"""Requests to train on files, and to ask them one query. The command line generates its options from their fields.
 
 request = TrainRequest([Path("north.csv")], Path("schema.toml"), "ill", PlanRequest(epsilon=1.0))
 result = train_files(request)
@@ -55,7 +55,7 @@ class TrainRequest(LedgerOptions):
     """Which files to train on, what to predict, the request for a plan, and how to test.
 
     `tries` are values of options that candidates differ in. `exact` measures the model without noise on the held-out
-    records, and `tests` on files of their own: for whoever may see those. `cap` is the most that all runs on a silo's
+    records, and `tests` on files of their own: for those who may see them. `cap` is the most that all runs on a silo's
     data may cost together.
     """
 

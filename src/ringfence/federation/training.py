@@ -3,7 +3,7 @@
     result = train(plan, {"north": Silo(records, Path("north.ledger"))})
     result.model.save(Path("model.json"))
 
-Whoever runs it is every silo's operator: the plan is approved and its budget granted here, and each ledger records it.
+The caller acts as every silo's operator: the plan is approved and its budget granted here, and each ledger records it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ CHOOSING = (
 
 @dataclass(frozen=True)
 class ExactScores:
-    """A model's score without noise, over all records and per silo, for whoever may see these records.
+    """A model's score without noise, over all records and per silo, for those who may see these records.
 
     Targets are as in the file. `clamped` is the score with targets clamped to the schema's bounds, as in training, if
     any lies beyond them.

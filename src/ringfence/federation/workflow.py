@@ -145,7 +145,7 @@ def train_files(
 
 def _train(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan) -> WorkflowResult:
     """Propose a plan for the files' silos, train it, and measure the model on test records."""
-    # Whoever names test files need not hold records out as well.
+    # With test files, no records need to be held out.
     held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
     proposal = propose_for(replace(loaded.plan, held_out=held_out), loaded.schema, loaded.sizes)
     plan, tests = proposal.plan, loaded.tests
@@ -220,7 +220,7 @@ class _Loaded:
         return {name: _held_out(silo.records, share) for name, silo in self.silos.items()}
 
     def require_suited(self, plan: Plan) -> None:
-        """Raise RecordsError if a target is outside the loss's range. Whoever trains on all files may see them.
+        """Raise RecordsError if a target is outside the loss's range: the caller may see all files.
 
         A gate does not check this: its answer would depend on a record.
         """
@@ -301,7 +301,7 @@ def _silos(
 
 
 def _shuffler(request: PlanRequest, silos: Iterable[str]) -> AbstractContextManager[LocalShuffler | None]:
-    """Return a shuffler in this process if the plan trusts one: whoever trains on all files runs all parties."""
+    """Return a shuffler in this process if the plan trusts one, for which a single process runs all parties."""
     if request.trust == "nobody":
         return nullcontext()
     if request.keys is not None:
