@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from IPython.lib.pretty import pretty
 from sklearn.pipeline import make_pipeline
 
 import ringfence
@@ -57,6 +58,7 @@ def test_a_docstring_describes_every_parameter_once_with_its_default(public: typ
     parameters = inspect.signature(public).parameters
     assert list(described) == list(parameters)
     for name, parameter in parameters.items():
+        assert public is FederatedSearch or parameter.kind == inspect.Parameter.KEYWORD_ONLY
         words = described[name].partition("\n")[2].strip()
         assert words.endswith("."), f"{name} is described by a sentence"
         if parameter.default is not inspect.Parameter.empty:
@@ -128,20 +130,9 @@ def test_an_estimator_is_shown_in_a_few_lines_however_much_it_is_given() -> None
     assert shown == "FederatedLinearRegression(epsilon=1.0, schema=<schema of 'effect'>)"
 
 
-class Printer:
-    """IPython's, as far as it is asked."""
-
-    def __init__(self) -> None:
-        self.shown = ""
-
-    def text(self, words: str) -> None:
-        self.shown += words
-
-
 def shown(value: Any) -> str:
-    printer = Printer()
-    value._repr_pretty_(printer, cycle=False)
-    return printer.shown
+    """What IPython shows of a value."""
+    return str(pretty(value, max_width=104))  # type: ignore[no-untyped-call]
 
 
 def test_notebooks_show_what_a_fit_leaves_in_words_and_documents_in_short_lines() -> None:

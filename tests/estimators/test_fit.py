@@ -56,36 +56,22 @@ def test_a_classifier_learns_and_its_decision_function_is_linear_in_the_units_of
     assert np.allclose(fitted.decision_function(far_away), far_away @ fitted.coef_[0] + fitted.intercept_[0])
     assert np.array_equal(fitted.predict(X) == "yes", fitted.decision_function(X) > 0)
     assert np.allclose(fitted.predict_proba(X)[:, 1], 1 / (1 + np.exp(-fitted.decision_function(X))))
+    assert (len(fitted.history_), fitted.n_features_in_) == (fitted.plan_.rounds, 2)
 
 
-def test_the_model_behind_it_says_the_same_through_the_schema() -> None:
+def test_columns_keep_their_places_or_names() -> None:
     X, y, _ = patients()
-    fitted = classifier(bounds=BOUNDS).fit(frame(X), pd.Series(y, name="ill"))
-    table = {name: [repr(value) for value in X[:, place].tolist()] for place, name in enumerate(NAMES)}
-    assert fitted.model_.predict(table) == fitted.predict(frame(X)).tolist()
-    assert fitted.model_.plan.data.target == "ill"
-    assert fitted.plan_ == fitted.model_.plan
-    assert len(fitted.history_) == fitted.plan_.rounds
-
-
-def test_columns_are_told_apart_by_place_or_by_name() -> None:
-    X, y, _ = patients()
-    by_name = classifier(bounds=BOUNDS).fit(frame(X), y)
-    by_place = classifier(cap=(20, 1e-5)).fit(X, y)
+    by_name = classifier(bounds=BOUNDS).fit(frame(X), pd.Series(y, name="ill"))
     assert by_name.feature_names_in_.tolist() == NAMES
-    assert not hasattr(by_place, "feature_names_in_")
-    assert by_name.n_features_in_ == by_place.n_features_in_ == 2
-    for fitted in (by_name, by_place):  # the second is 'age', though it is the first by name
-        assert fitted.coef_[0, 1] > 1.2 * fitted.coef_[0, 0] > 0
-
-
-def test_many_columns_keep_their_order() -> None:
+    assert by_name.coef_[0, 1] > 1.2 * by_name.coef_[0, 0] > 0  # the second is 'age', though it is the first by name
+    table = {name: [repr(value) for value in X[:, place].tolist()] for place, name in enumerate(NAMES)}
+    assert by_name.model_.predict(table) == by_name.predict(frame(X)).tolist()
+    assert by_name.model_.plan.data.target == "ill"
     X = np.random.default_rng(4).uniform(-1, 1, (2000, 12))  # "x10" sorts before "x2"
-    fitted = ringfence.FederatedLinearRegression(
-        epsilon=200.0, bounds=(-1, 1), target_bounds=(-30, 30), clip=3.0, unusual_budget=True
-    )
-    fitted.fit(X, X @ np.arange(12.0))
-    assert np.allclose(fitted.coef_, np.arange(12.0), atol=1.0)
+    settings: dict[str, Any] = {"epsilon": 200.0, "bounds": (-1, 1), "target_bounds": (-30, 30), "clip": 3.0}
+    by_place = ringfence.FederatedLinearRegression(unusual_budget=True, **settings).fit(X, X @ np.arange(12.0))
+    assert not hasattr(by_place, "feature_names_in_")
+    assert np.allclose(by_place.coef_, np.arange(12.0), atol=1.0)
 
 
 def test_three_classes_are_told_apart_by_softmax() -> None:
@@ -137,44 +123,29 @@ def test_a_support_vector_machine_refuses_three_classes_and_names_the_one_that_t
 
 def test_silos_may_be_labels_a_list_of_tables_or_a_mapping() -> None:
     X, y, _ = patients(90)
+    sizes = {"b": 20, "a": 30, "c": 40}
     parts = [slice(0, 20), slice(20, 50), slice(50, 90)]
-    sizes = [20, 30, 40]
-    labels = np.repeat(["b", "a", "c"], sizes)
-    frames = [frame(X[part]) for part in parts]
-    targets = [y[part] for part in parts]
-    fits = [
-        classifier().fit(X, y, silos=labels),
-        classifier().fit([X[part] for part in parts], targets, silos=["b", "a", "c"]),
-        classifier().fit(dict(zip("bac", frames, strict=True)), dict(zip("bac", targets, strict=True))),
-    ]
-    assert [(terms.name, terms.records) for terms in fits.pop(0).plan_.silos] == [("a", 30), ("b", 20), ("c", 40)]
-    for fitted in fits:
-        assert [(terms.name, terms.records) for terms in fitted.plan_.silos] == list(zip("bac", sizes, strict=True))
-    unnamed = classifier().fit(frames, targets)
-    by_label = classifier().fit(X, y, silos=np.repeat([10, 9, 2], sizes))
-    assert [terms.name for terms in by_label.plan_.silos] == ["2", "9", "10"]
-    assert [terms.name for terms in unnamed.plan_.silos] == ["silo-1", "silo-2", "silo-3"]
-    assert [terms.name for terms in classifier().fit(X, y).plan_.silos] == ["all"]
+    frames, targets = [frame(X[part]) for part in parts], [y[part] for part in parts]
+    arrays = [X[part] for part in parts]
+    for given, silos, expected in [
+        ((X, y), np.repeat(list("bac"), [20, 30, 40]), {"a": 30, "b": 20, "c": 40}),
+        ((X, y), np.repeat([10, 9, 2], [20, 30, 40]), {"2": 40, "9": 30, "10": 20}),
+        ((X, y), None, {"all": 90}),
+        ((arrays, targets), ["b", "a", "c"], sizes),
+        ((frames, targets), None, {"silo-1": 20, "silo-2": 30, "silo-3": 40}),
+        ((dict(zip("bac", frames, strict=True)), dict(zip("bac", targets, strict=True))), None, sizes),
+    ]:
+        plan = classifier().fit(*given, silos=silos).plan_
+        assert [(terms.name, terms.records) for terms in plan.silos] == list(expected.items())
 
 
-@pytest.mark.parametrize(
-    ("silos", "says"),
-    [
-        (["a"] * 29, "one label for each of the 30 rows"),
-        ([None] + ["a"] * 29, "without a label"),
-        ([float("nan")] + ["a"] * 29, "without a label"),
-        ([1] * 15 + ["1"] * 15, "same text but different types"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused(silos: list[Any], says: str) -> None:
-    X, y, _ = patients(30)
-    with pytest.raises(EstimatorError, match=says):
-        classifier().fit(X, y, silos=silos)
-
-
-def test_tables_that_do_not_fit_together_are_refused() -> None:
+def test_labels_and_tables_that_do_not_fit_together_are_refused() -> None:
     X, y, _ = patients(30)
     for tables, targets, silos, says in [
+        (X, y, ["a"] * 29, "one label for each of the 30 rows"),
+        (X, y, [None] + ["a"] * 29, "without a label"),
+        (X, y, [float("nan")] + ["a"] * 29, "without a label"),
+        (X, y, [1] * 15 + ["1"] * 15, "same text but different types"),
         ([X, X[:, :1]], [y, y], None, "different numbers of columns"),
         ([frame(X), frame(X)[["age", "pressure"]]], [y, y], None, "same columns in the same order"),
         ([X, X], [y], None, "y must be a list of 2 arrays"),
@@ -222,13 +193,19 @@ def test_arguments_that_do_not_fit_are_refused(changes: dict[str, Any], says: st
         classifier(**changes).fit(X, y, silos=silos)
 
 
-def test_text_is_refused_without_quoting_it() -> None:
-    X, y, _ = patients(30)
-    table = frame(X).astype(object)
-    table.iloc[3, 0] = "Alice"
-    with pytest.raises(EstimatorError, match="not a number") as refused:
-        classifier().fit(table, y)
-    assert "Alice" not in str(refused.value)
+@pytest.mark.parametrize(
+    ("estimator", "X", "y"),
+    [
+        (classifier(), np.array([[1.0, 2.0], ["sEcReT", 3.0]] * 20, dtype=object), ["no", "yes"] * 20),
+        (ringfence.FederatedLinearRegression(bounds=(0, 1), target_bounds=(0, 1)), np.zeros((40, 1)), ["sEcReT"] * 40),
+        (ringfence.FederatedPoissonRegressor(bounds=(0, 1), target_bounds=(0, 1)), np.zeros((40, 1)), ["sEcReT"] * 40),
+        (ringfence.FederatedSurvivalRegressor(bounds=(0, 1), time_bound=1), np.zeros((40, 1)), [["sEcReT"] * 2] * 40),
+    ],
+)
+def test_text_that_is_no_number_is_refused_without_quoting_it(estimator: Any, X: Any, y: Any) -> None:
+    with pytest.raises(EstimatorError, match="number") as refused:
+        estimator.fit(X, np.array(y))
+    assert "sEcReT" not in str(refused.value)
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__
 
@@ -260,7 +237,9 @@ def hospital(count: int) -> tuple[pd.DataFrame, NDArray[Any]]:
     return table, np.where(score > 0, "yes", "no")
 
 
-def test_a_schema_takes_categories_ordered_ones_and_missing_cells(schema: Schema) -> None:
+def test_a_schema_takes_categories_ordered_ones_and_missing_cells_and_prediction_its_columns_in_any_order(
+    schema: Schema,
+) -> None:
     table, y = hospital(1500)
     fitted = classifier(bounds=None, classes=None, schema=schema, epsilon=20.0).fit(table, y)
     assert fitted.classes_.tolist() == ["no", "yes"]
@@ -272,11 +251,6 @@ def test_a_schema_takes_categories_ordered_ones_and_missing_cells(schema: Schema
     ).astype(float)
     assert np.allclose(fitted.decision_function(table), by_hand @ fitted.coef_[0] + fitted.intercept_)
     assert fitted.score(table, y) > 0.85
-
-
-def test_a_table_to_predict_needs_the_columns_that_the_schema_uses_and_no_others_in_any_order(schema: Schema) -> None:
-    table, y = hospital(300)
-    fitted = classifier(bounds=None, classes=None, schema=schema, equal_rows="records").fit(table, y)
     assert (fitted.predict(table[["ward", "age", "pain"]]) == fitted.predict(table)).all(), "new rows have no 'name'"
     with pytest.raises(RecordsError, match="has no column 'age', which the schema names"):
         fitted.predict(table[["ward", "pain"]])
@@ -304,30 +278,23 @@ def test_a_schema_s_categories_may_go_by_other_labels(schema: Schema) -> None:
     fitted = classifier(bounds=None, classes=[0, 1], schema=schema).fit(table, (y == "yes").astype(int))
     assert fitted.classes_.tolist() == [0, 1]
     assert set(fitted.predict(table)) <= {0, 1}
-    with pytest.raises(EstimatorError, match="Row 0 of y"):
-        classifier(bounds=None, classes=[0, 1], schema=schema).fit(table, y)
-    with pytest.raises(EstimatorError, match="must list 2 labels"):
-        classifier(bounds=None, classes=[0, 1, 2], schema=schema).fit(table, y)
 
 
-def test_a_schema_s_refusals_name_row_and_column_and_no_value(schema: Schema) -> None:
+def test_what_a_schema_does_not_describe_is_refused_without_a_value(schema: Schema) -> None:
     table, y = hospital(30)
-    table.loc[7, "ward"] = "hospice"
-    with pytest.raises(RecordsError, match="row 9, column 'ward'") as refused:
-        classifier(bounds=None, classes=None, schema=schema).fit(table, y)
-    assert "hospice" not in str(refused.value)
-
-
-def test_a_schema_needs_named_columns_and_says_everything_itself(schema: Schema) -> None:
-    table, y = hospital(30)
-    for changes, X, says in [
-        ({"bounds": None}, table.to_numpy(), "X has no column names"),
-        ({}, table, "Both `bounds` and `schema`"),
+    strange = table.assign(ward=["hospice" if row == 7 else ward for row, ward in enumerate(table["ward"])])
+    regression, by_schema = ringfence.FederatedLinearRegression(schema=schema), {"bounds": None, "schema": schema}
+    for model, X, says in [
+        (classifier(**by_schema, classes=None), strange, "row 9, column 'ward'"),
+        (classifier(**by_schema, classes=[0, 1]), table, "Row 0 of y"),
+        (classifier(**by_schema, classes=[0, 1, 2]), table, "must list 2 labels"),
+        (classifier(**by_schema, classes=None), table.to_numpy(), "X has no column names"),
+        (classifier(schema=schema, classes=None), table, "Both `bounds` and `schema`"),
+        (regression, table, "use one of the classifiers"),
     ]:
-        with pytest.raises(EstimatorError, match=says):
-            classifier(classes=None, schema=schema, **changes).fit(X, y)
-    with pytest.raises(EstimatorError, match="use one of the classifiers"):
-        ringfence.FederatedLinearRegression(schema=schema).fit(table, y)
+        with pytest.raises(ringfence.RingfenceError, match=says) as refused:
+            model.fit(X, y)
+        assert "hospice" not in str(refused.value)
 
 
 def test_without_an_intercept_zero_scores_zero() -> None:
@@ -353,8 +320,6 @@ def test_a_fitted_estimator_s_model_can_be_saved_and_says_what_was_promised(tmp_
     fitted = classifier(epsilon=2.0).fit(X, y, silos=silos)
     fitted.model_.save(tmp_path / "model.json")
     loaded = Model.load(tmp_path / "model.json")
-    assert loaded == fitted.model_
-    assert loaded.statement is not None
     assert str(loaded.statement) == str(fitted.privacy_)
     assert "epsilon = 2," in str(loaded.statement)
 
@@ -368,17 +333,3 @@ def test_without_scikit_learn_the_message_names_the_extra_and_the_rest_works() -
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert "ringfence[estimators]" in printed
-
-
-@pytest.mark.parametrize(
-    ("estimator", "shape"),
-    [
-        (ringfence.FederatedLinearRegression(bounds=(0, 1), target_bounds=(0, 1)), (40,)),
-        (ringfence.FederatedPoissonRegressor(bounds=(0, 1), target_bounds=(0, 1)), (40,)),
-        (ringfence.FederatedSurvivalRegressor(bounds=(0, 1), time_bound=1), (40, 2)),
-    ],
-)
-def test_a_target_that_is_no_number_is_refused_without_quoting_it(estimator: Any, shape: tuple[int, ...]) -> None:
-    with pytest.raises(EstimatorError, match="number") as refused:
-        estimator.fit(np.zeros((40, 1)), np.full(shape, "sEcReT"))
-    assert "sEcReT" not in str(refused.value)

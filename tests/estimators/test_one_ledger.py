@@ -12,6 +12,7 @@ from ringfence.accounting import gaussian_shift
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import ApprovalError, RegistryError
 from ringfence.silo.ledger.summary import summarise
+from tests.estimators import test_privacy
 
 RANDOM = np.random.default_rng(1)
 X = RANDOM.uniform(-1, 1, (200, 3))
@@ -19,9 +20,7 @@ Y = np.where(X[:, 0] > 0, "yes", "no")
 
 
 def classifier(ledgers: Path | None, **more: Any) -> FederatedLogisticRegression:
-    return FederatedLogisticRegression(
-        epsilon=1.0, bounds=(-1, 1), classes=["no", "yes"], max_rounds=3, ledgers=ledgers, cap=(20, 1e-5), **more
-    )
+    return test_privacy.classifier(delta=None, max_rounds=3, ledgers=ledgers, cap=(20, 1e-5), **more)
 
 
 def test_rows_that_have_a_ledger_are_refused_one_elsewhere_whatever_is_to_be_predicted(tmp_path: Path) -> None:
@@ -31,9 +30,7 @@ def test_rows_that_have_a_ledger_are_refused_one_elsewhere_whatever_is_to_be_pre
     ledger = str(tmp_path / "one" / "all.ledger")
     with pytest.raises(RegistryError, match=ledger):
         classifier(tmp_path / "two").fit(X[::-1], Y[::-1])
-    other = FederatedLinearRegression(
-        epsilon=1.0, bounds=(-1, 1), target_bounds=(-3, 3), max_rounds=3, ledgers=tmp_path / "two", cap=(20, 1e-5)
-    )
+    other = FederatedLinearRegression(bounds=(-1, 1), target_bounds=(-3, 3), ledgers=tmp_path / "two", cap=(20, 1e-5))
     with pytest.raises(RegistryError, match=ledger):
         other.fit(X, X[:, 1])
     with pytest.raises(RegistryError, match=ledger):

@@ -1,6 +1,7 @@
 """How good a fit is, told privately by rows that did not train: `score_` and `evaluation_`."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ringfence.errors import ApprovalError, EstimatorError, PlanError
 from ringfence.protocol import FloatArray
 from ringfence.protocol.plan import sections
 from ringfence.silo.ledger.summary import summarise
+from tests.estimators import test_privacy
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.uniform(-1, 1, (2000, 2))
@@ -23,10 +25,7 @@ COST = X @ [2.0, 1.0] + 0.3 * RANDOM.normal(size=2000)
 HELD_OUT = sections.members("held-out", 2000, 0.2)
 
 
-def classifier(**changes: Any) -> ringfence.FederatedLogisticRegression:
-    return ringfence.FederatedLogisticRegression(
-        **{"epsilon": 15.0, "bounds": (-1, 1), "classes": ["no", "yes"], "max_rounds": 10, **changes}
-    )
+classifier = partial(test_privacy.classifier, epsilon=15.0, delta=None, max_rounds=10)
 
 
 def regressor(kind: Any = ringfence.FederatedLinearRegression, **changes: Any) -> Any:
@@ -38,15 +37,18 @@ def epsilon_of(times: float, epsilon: float = 1.0, delta: float = 1e-6) -> float
     return gaussian_epsilon(math.sqrt(times) * gaussian_shift(epsilon, delta), delta)
 
 
+def interval(fitted: Any, metric: str) -> tuple[float, float, float]:
+    """A metric of the held-out rows: the lower end of its interval, the value, and the upper end."""
+    found = fitted.evaluation_.together.metric(metric)
+    return found.low, found.value, found.high
+
+
 def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -> None:
     fitted = classifier().fit(X, Y)
     exact = fitted.score(X[HELD_OUT], Y[HELD_OUT])
-    told = fitted.evaluation_.together.metric("accuracy")
-    assert told.value == fitted.score_
-    assert fitted.score_ == pytest.approx(exact, abs=0.02)  # the noise's deviation is below 0.0014
-    assert told.low is not None
-    assert told.high is not None
-    assert told.low < fitted.score_ < told.high
+    low, value, high = interval(fitted, "accuracy")
+    assert value == fitted.score_ == pytest.approx(exact, abs=0.02)  # the noise's deviation is below 0.0014
+    assert low < value < high
     assert fitted.evaluation_.together.records == len(HELD_OUT) == 400
     assert fitted.model_.evaluation == fitted.evaluation_
     assert str(fitted.evaluation_).startswith("Measured privately on 400 records, with 95% intervals\n  accuracy 0.")
@@ -59,12 +61,9 @@ def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -
 )
 def test_a_regressor_s_score_is_its_r_squared(kind: Any) -> None:
     fitted = regressor(kind).fit(X, COST)
-    told = fitted.evaluation_.together.metric("R²")
-    assert told.low is not None
-    assert told.high is not None
-    assert told.low <= fitted.score(X[HELD_OUT], COST[HELD_OUT]) <= told.high
-    assert fitted.score_ == told.value
-    assert 0.8 < fitted.score_ < 1.0
+    low, value, high = interval(fitted, "R²")
+    assert low <= fitted.score(X[HELD_OUT], COST[HELD_OUT]) <= high
+    assert 0.8 < fitted.score_ == value < 1.0
 
 
 def test_a_model_of_a_quantile_tells_how_many_targets_lie_below_it() -> None:
@@ -98,20 +97,14 @@ def test_without_a_held_out_share_all_rows_train_and_a_former_evaluation_is_forg
     assert model.model_.evaluation is None
 
 
-def test_training_and_evaluation_cost_a_row_what_the_dearer_of_them_costs() -> None:
-    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
-    for times in (1, 2, 3):  # the same rows in the same order: who trains, trains again
-        total = classifier(**settings).fit(X, Y).privacy_.silos["all"].total
+def test_a_row_pays_for_the_dearer_of_training_and_evaluation_and_for_both_if_it_moves() -> None:
+    """In another order a row has another place: some rows train in both fits, some in one, and none pays more."""
+    model = classifier(epsilon=1.0, delta=1e-6)
+    for times, rows in enumerate(
+        (np.arange(2000), np.arange(2000), HELD_OUT), 1
+    ):  # a fifth of the last evaluates again
+        total = model.fit(X[rows], Y[rows]).privacy_.silos["all"].total
         assert total.epsilon == pytest.approx(epsilon_of(times), rel=1e-4)
-
-
-def test_a_row_that_trained_and_is_held_out_later_pays_for_both() -> None:
-    """In another order it has another place: some rows train in both fits, some in one of them, and none pays more."""
-    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
-    classifier(**settings).fit(X, Y)
-    apart = X[HELD_OUT]  # all of these evaluated, and a fifth of them evaluates again
-    total = classifier(**settings).fit(apart, Y[HELD_OUT]).privacy_.silos["all"].total
-    assert total.epsilon == pytest.approx(epsilon_of(2), rel=1e-4)
 
 
 def test_copies_pay_for_what_their_own_sections_released() -> None:
@@ -126,12 +119,9 @@ def test_equal_rows_that_are_different_records_each_pay_for_one_section() -> Non
     categories = RANDOM.integers(0, 2, (400, 2)).astype(np.float64)
     y = np.where(categories[:, 0] > 0, "yes", "no")
     model = classifier(epsilon=1.0, delta=1e-6, equal_rows="records")
-    for times in (1, 2):  # in the same order the same rows are held out
-        assert model.fit(categories, y).privacy_.silos["all"].total.epsilon == pytest.approx(
-            epsilon_of(times), rel=1e-4
-        )
-    moved = model.fit(categories[::-1], y[::-1]).privacy_.silos["all"].total.epsilon
-    assert moved == pytest.approx(epsilon_of(3), rel=1e-4)
+    for times, order in enumerate((1, 1, -1), 1):  # in the same order the same rows are held out
+        total = model.fit(categories[::order], y[::order]).privacy_.silos["all"].total
+        assert total.epsilon == pytest.approx(epsilon_of(times), rel=1e-4)
 
 
 def test_persons_are_held_out_with_all_their_rows() -> None:

@@ -30,9 +30,7 @@ def search(grid: Any = GRID, **changes: Any) -> FederatedSearch:
 def test_the_best_settings_are_found_told_and_used() -> None:
     """At this epsilon the candidates' losses differ by over ten deviations of the noise, and so does the score."""
     found = search().fit(X, Y, silos=SILOS)
-    assert found.best_params_ == {"clip": 1.0}
-    assert found.best_index_ == 1
-    assert found.best_estimator_.clip == 1.0
+    assert (found.best_params_, found.best_index_, found.best_estimator_.clip) == ({"clip": 1.0}, 1, 1.0)
     assert found.results_["params"] == [{"clip": 0.001}, {"clip": 1.0}]
     assert list(found.results_["rank"]) == [2, 1]
     assert found.results_["low"][0] > 0
@@ -42,8 +40,7 @@ def test_the_best_settings_are_found_told_and_used() -> None:
     assert abs(found.best_score_ - found.score(X, Y)) < 0.15
     assert np.array_equal(found.predict(X), found.best_estimator_.predict(X))
     assert found.predict_proba(X[:2]).shape == (2, 2)
-    assert list(found.classes_) == ["no", "yes"]
-    assert found.n_features_in_ == 3
+    assert (list(found.classes_), found.n_features_in_) == (["no", "yes"], 3)
     assert found.evaluation_.together.records == 240
 
 
@@ -88,9 +85,8 @@ def test_persons_and_numbers_are_searched_for_too() -> None:
     found = search({"person_rule": ["mean", "sum"]}, epsilon=1.0, max_rounds=5).fit(X, Y, persons=persons)
     assert found.choice_.unit == "person"
     assert found.evaluation_.together.records == 120
-    regression = ringfence.FederatedLinearRegression(
-        epsilon=15.0, delta=DELTA, bounds=(-1, 1), target_bounds=(-3, 3), max_rounds=20
-    )
+    settings: dict[str, Any] = {"epsilon": 15.0, "delta": DELTA, "max_rounds": 20}
+    regression = ringfence.FederatedLinearRegression(bounds=(-1, 1), target_bounds=(-3, 3), **settings)
     many = np.random.default_rng(5).uniform(-0.5, 0.5, (24_000, 3))
     labels = np.repeat(["a", "b", "c"], 8_000)
     fitted = FederatedSearch(regression, GRID).fit(many, many @ [2.0, -2.0, 1.0], silos=labels)

@@ -33,21 +33,14 @@ def classifier(**changes: Any) -> Any:
     return ringfence.FederatedLogisticRegression(**settings)
 
 
-@pytest.mark.parametrize("form", ["rows", "list", "mapping"])
-def test_weights_of_rows_count_as_in_scikit_learn(form: str) -> None:
-    model = regression(sample_weight_bound=3.0)
-    first, second = slice(0, 150), slice(150, 400)
-    if form == "rows":
-        model.fit(X, Y, sample_weight=WEIGHTS)
-    elif form == "list":
-        model.fit([X[first], X[second]], [Y[first], Y[second]], sample_weight=[WEIGHTS[first], WEIGHTS[second]])
-    else:
-        by_silo = [{"a": own[first], "b": own[second]} for own in (X, Y, WEIGHTS)]
-        model.fit(by_silo[0], by_silo[1], sample_weight=by_silo[2])
+def test_weights_of_rows_count_as_in_scikit_learn_in_one_table_a_list_or_a_mapping() -> None:
     exact = LinearRegression().fit(X, Y, sample_weight=WEIGHTS)
-    # What 250 rounds leave of the start, 1/R², and the noise are less than this; without weights it is 0.03 off.
-    np.testing.assert_allclose([*model.coef_, model.intercept_], [*exact.coef_, exact.intercept_], atol=2e-3)
-    assert model.plan_.data.weight_bound == 3.0
+    parts = [[own[:150], own[150:]] for own in (X, Y, WEIGHTS)]
+    for x, y, weights in [(X, Y, WEIGHTS), parts, [dict(zip("ab", own, strict=True)) for own in parts]]:
+        model = regression(sample_weight_bound=3.0).fit(x, y, sample_weight=weights)
+        # What 250 rounds leave of the start, 1/R², and the noise are less than this; without weights it is 0.03 off.
+        np.testing.assert_allclose([*model.coef_, model.intercept_], [*exact.coef_, exact.intercept_], atol=2e-3)
+        assert model.plan_.data.weight_bound == 3.0
 
 
 def test_weights_of_classes_count_as_in_scikit_learn() -> None:
@@ -82,28 +75,33 @@ def test_the_clip_and_with_it_the_noise_grow_with_the_bounds_and_never_with_the_
 
 
 @pytest.mark.parametrize(
-    ("weights", "match"),
+    ("weights", "bound", "says"),
     [
-        (WEIGHTS + 1, "is not between 0 and `sample_weight_bound`"),
-        (-WEIGHTS, "is not between 0 and `sample_weight_bound`"),
-        (np.full(400, np.nan), "is not between 0 and `sample_weight_bound`"),
-        (0 * WEIGHTS, "All sample weights are zero"),
-        (WEIGHTS[:10], "one number for each of the 400 rows"),
-        (["x"] * 400, "one number for each row"),
+        (WEIGHTS, None, "without a positive `sample_weight_bound`"),
+        (WEIGHTS + 1, 3.0, "is not between 0 and `sample_weight_bound`"),
+        (-WEIGHTS, 3.0, "is not between 0 and `sample_weight_bound`"),
+        (np.full(400, np.nan), 3.0, "is not between 0 and `sample_weight_bound`"),
+        (0 * WEIGHTS, 3.0, "All sample weights are zero"),
+        (WEIGHTS[:10], 3.0, "one number for each of the 400 rows"),
+        (["x"] * 400, 3.0, "one number for each row"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_without_a_value(weights: Any, match: str) -> None:
-    with pytest.raises(EstimatorError, match=match) as refused:
-        regression(sample_weight_bound=3.0).fit(X, Y, sample_weight=weights)
+def test_weights_without_a_public_bound_or_beyond_it_are_refused_without_a_value(
+    weights: Any, bound: float | None, says: str
+) -> None:
+    with pytest.raises(EstimatorError, match=says) as refused:
+        regression(sample_weight_bound=bound).fit(X, Y, sample_weight=weights)
     assert "nan" not in str(refused.value)
 
 
-def test_a_bound_is_never_read_from_the_weights_nor_class_weights_from_the_labels() -> None:
-    with pytest.raises(EstimatorError, match="without a positive `sample_weight_bound`"):
-        regression().fit(X, Y, sample_weight=WEIGHTS)
-    with pytest.raises(EstimatorError, match="'balanced' would be computed from how often labels occur"):
-        classifier(class_weight="balanced").fit(X, LABELS)
-    with pytest.raises(EstimatorError, match="names 'maybe', which is not a public class"):
-        classifier(class_weight={"maybe": 2.0}).fit(X, LABELS)
-    with pytest.raises(EstimatorError, match="`class_weights` must be above 0"):
-        classifier(class_weight={"yes": -2.0}).fit(X, LABELS)
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        ("balanced", "'balanced' would be computed from how often labels occur"),
+        ({"maybe": 2.0}, "names 'maybe', which is not a public class"),
+        ({"yes": -2.0}, "`class_weights` must be above 0"),
+    ],
+)
+def test_class_weights_are_never_read_from_the_labels(weights: Any, says: str) -> None:
+    with pytest.raises(EstimatorError, match=says):
+        classifier(class_weight=weights).fit(X, LABELS)

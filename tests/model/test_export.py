@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from ringfence.errors import OutputError, PlanError, RecordsError
+from ringfence.errors import PlanError, RecordsError
 from ringfence.model.export import LinearFunction
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee
@@ -82,15 +81,21 @@ def table(rows: int = 40) -> dict[str, list[str]]:
     }
 
 
+def scored_alike(trained: Model) -> FloatArray:
+    """The scores of plain coefficients, which must be the model's own."""
+    linear = trained.linear()
+    scores: FloatArray = linear.matrix(table()) @ linear.coefficients.T + linear.intercepts
+    encoded = encode_features(trained.plan.data, table(), source="the table")
+    assert np.allclose(scores, trained.in_units(trained.scores(encoded)))
+    return scores
+
+
 @pytest.mark.parametrize("intercept", [1.0, 0.0, 2.5])
 @pytest.mark.parametrize(("loss", "target"), LOSSES)
 def test_plain_coefficients_score_rows_as_the_model_does(loss: str, target: str, intercept: float) -> None:
     trained = model(loss, target, intercept=intercept)
-    linear = trained.linear()
-    assert linear.features == FEATURES
-    scores = linear.matrix(table()) @ linear.coefficients.T + linear.intercepts
-    encoded = encode_features(trained.plan.data, table(), source="the table")
-    assert np.allclose(scores, trained.in_units(trained.scores(encoded)))
+    assert trained.linear().features == FEATURES
+    scored_alike(trained)
 
 
 def test_the_matrix_holds_the_table_s_own_numbers_even_beyond_the_bounds() -> None:
@@ -99,6 +104,8 @@ def test_the_matrix_holds_the_table_s_own_numbers_even_beyond_the_bounds() -> No
         [30.0, 10.0, pytest.approx(2.0), 0.0, 0.0, 1.0],
         [1000.0, -7.5, pytest.approx(0.0), 1.0, 0.0, 0.0],
     ]
+    with pytest.raises(RecordsError, match="row 3, column 'age'"):
+        model("logistic", "ill").linear().matrix({**cells, "age": ["1", "old"]})
 
 
 def test_a_model_with_maps_is_exported_with_all_that_its_coefficients_are_of() -> None:
@@ -109,10 +116,7 @@ def test_a_model_with_maps_is_exported_with_all_that_its_coefficients_are_of() -
         {"type": "fourier", "columns": ["age", "dose"], "features": 4, "seed": 5},
     ]
     trained = model("logistic", "ill", maps=maps)
-    linear = trained.linear()
-    scores = linear.matrix(table()) @ linear.coefficients.T + linear.intercepts
-    encoded = encode_features(trained.plan.data, table(), source="the table")
-    assert np.allclose(scores, trained.in_units(trained.scores(encoded)))
+    linear, scores = trained.linear(), scored_alike(trained)
     matrix = dict(zip(linear.features, linear.matrix(table()).T, strict=True))
     assert matrix["dose"][1:].tolist() == [float(cell) for cell in table()["dose"][1:]]
     assert sum(matrix[name] for name in matrix if name.startswith("age spline")) == pytest.approx(1.0)
@@ -122,12 +126,6 @@ def test_a_model_with_maps_is_exported_with_all_that_its_coefficients_are_of() -
     assert np.allclose(linear.to_scikit_learn().decision_function(pd.DataFrame(matrix)), scores[:, 0])
     with pytest.raises(PlanError, match="Maps of columns cannot be exported to ONNX: export to JSON"):
         linear.to_onnx()
-
-
-def test_a_bad_cell_is_refused_by_row_and_column() -> None:
-    bad = {**table(3), "age": ["1", "old", "3"]}
-    with pytest.raises(RecordsError, match="row 3, column 'age'"):
-        model("logistic", "ill").linear().matrix(bad)
 
 
 @pytest.mark.parametrize(("loss", "target"), LOSSES)
@@ -142,6 +140,8 @@ def test_a_scikit_learn_estimator_predicts_as_the_model_does(loss: str, target: 
     else:
         assert predicted.tolist() == expected
     assert hasattr(estimator, "predict_proba") == (loss in ("logistic", "softmax"))
+    if loss == "logistic":
+        assert linear.to_scikit_learn(classes=[0, 1]).classes_.tolist() == [0, 1]
 
 
 def run_onnx(graph: bytes, matrix: FloatArray, **inputs: FloatArray) -> dict[str, Any]:
@@ -202,11 +202,6 @@ def test_nan_stands_for_a_missing_cell_in_an_onnx_graph() -> None:
     assert np.array_equal(run_onnx(graph, matrix)["prediction"], run_onnx(graph, blank)["prediction"])
 
 
-def test_a_scikit_learn_estimator_may_use_other_labels() -> None:
-    estimator = model("logistic", "ill").linear().to_scikit_learn(classes=[0, 1])
-    assert estimator.classes_.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(("loss", "target"), LOSSES)
 def test_json_and_csv_hold_every_coefficient_to_the_last_digit(loss: str, target: str) -> None:
     linear = model(loss, target).linear()
@@ -230,29 +225,3 @@ def test_a_linear_function_of_a_scaled_schema_is_computed_by_hand_for_one_featur
     # cost = 300 + 400·(0.5·(age − 50)/50 + 0.25): half the width of cost's bounds is its unit, its center its offset.
     assert linear.coefficients.tolist() == [[pytest.approx(4.0)]]
     assert linear.intercepts.tolist() == [pytest.approx(300 + 400 * (-0.5 + 0.25))]
-
-
-def test_a_saved_model_keeps_its_statement_in_the_plan_s_order(tmp_path: Path) -> None:
-    trained = model("logistic", "ill")
-    trained.save(tmp_path / "model.json")
-    loaded = Model.load(tmp_path / "model.json")
-    assert loaded == trained
-    assert loaded.statement is not None
-    assert list(loaded.statement.silos) == ["north", "a"]
-    assert "epsilon = 1, delta = 1e-05 (all runs on this data, whenever you stop: epsilon = 1.5" in str(
-        loaded.statement
-    )
-
-
-def test_a_model_whose_maker_saw_no_ledger_has_no_statement(tmp_path: Path) -> None:
-    bare = model("logistic", "ill", guaranteed=False)
-    assert bare.statement is None
-    content = json.loads(bare.canonical())
-    del content["guarantees"]  # as models were written before
-    (tmp_path / "model.json").write_text(json.dumps(content))
-    assert Model.load(tmp_path / "model.json") == bare
-
-
-def test_a_model_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="could not be written"):
-        model("logistic", "ill").save(tmp_path / "nowhere" / "model.json")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as parquet
 import pytest
 from scipy.stats import norm
 
@@ -14,19 +13,17 @@ from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
 from ringfence.model.export import csv_text
 from ringfence.model.model import Model
 from ringfence.model.prediction import with_ids, write_predictions
-from ringfence.protocol import Pinball, pack
+from ringfence.protocol import FloatArray, Pinball, pack, unpack
 from ringfence.sources import read_table
-from ringfence.sources.cells import as_cells
 from tests.model.test_export import model, table
+from tests.support import rebuilt
 
 
 def evaluated(trained: Model, rmse: float | None) -> Model:
     """The model with a private evaluation that told this RMSE, or none."""
-    told = Metric(name="RMSE", value=rmse, low=None if rmse is None else 0.9 * rmse, high=rmse)
-    together = ModelMetrics(records=40, metrics=(told,))
-    return trained.model_copy(
-        update={"evaluation": EvaluationReport(unit="record", together=together, silos={"north": together})}
-    )
+    metric = Metric(name="RMSE", value=rmse, low=None if rmse is None else 0.9 * rmse, high=rmse)
+    report = EvaluationReport(unit="record", together=ModelMetrics(records=40, metrics=(metric,)), silos={})
+    return trained.model_copy(update={"evaluation": report})
 
 
 @pytest.mark.parametrize(("loss", "target"), [("logistic", "ill"), ("softmax", "kind")])
@@ -52,9 +49,7 @@ def test_an_interval_of_a_gaussian_model_reaches_as_far_as_its_private_rmse_says
     trained = evaluated(model("squared", "cost"), 12.0)
     columns = trained.predict_columns(table(), coverage=0.8)
     middle, lower, upper = (np.array(columns[name], dtype=float) for name in ("cost", "lower", "upper"))
-    reach = norm.ppf(0.9) * 12.0
-    assert np.allclose(upper - middle, reach)
-    assert np.allclose(middle - lower, reach)
+    assert np.allclose([upper - middle, middle - lower], norm.ppf(0.9) * 12.0)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +74,18 @@ def test_what_a_model_does_not_know_is_refused_with_the_remedy(
         trained.predict_columns(table(), **asked)  # type: ignore[arg-type]
 
 
-def at_quantile(quantile: float, weights: Model) -> Model:
-    """A model of that quantile, with some other model's weights."""
+def at_quantile(quantile: float, weights: FloatArray) -> Model:
+    """A model of that quantile, with these weights."""
     trained = model("pinball", "cost")
     training = trained.plan.training
     assert training is not None
-    aimed = training.model_copy(update={"loss": Pinball(quantile=quantile)})
-    plan = trained.plan.model_copy(update={"training": aimed})
-    return trained.model_copy(update={"plan": plan, "weights": pack(-weights.coefficients.reshape(-1))})
+    plan = rebuilt(trained.plan, training=training.model_copy(update={"loss": Pinball(quantile=quantile)}))
+    return trained.model_copy(update={"plan": plan, "weights": pack(weights)})
 
 
-def test_two_quantile_models_tell_an_interval_and_where_they_cross_it_is_turned() -> None:
-    low, high = at_quantile(0.1, model("squared", "cost")), at_quantile(0.9, model("squared", "cost"))
-    high = high.model_copy(update={"weights": model("squared", "cost").weights})
+def test_two_quantile_models_give_an_interval_and_where_they_cross_its_ends_are_swapped() -> None:
+    weights = unpack(model("squared", "cost").weights)
+    low, high = at_quantile(0.1, -weights), at_quantile(0.9, weights)
     columns = low.predict_columns(table(), upper=high)
     both = np.array([low.predict(table()), high.predict(table())], dtype=float)
     assert np.any(both[0] > both[1])
@@ -111,20 +105,17 @@ def test_an_id_column_goes_before_and_one_that_is_not_there_is_refused() -> None
 WRITTEN: dict[str, list[Any]] = {"patient": ["7", "8"], "cost": [0.1, 1 / 3]}
 
 
-def test_what_is_written_is_read_again_to_the_last_digit(tmp_path: Path) -> None:
-    for name in ("out.csv", "out.parquet"):
-        write_predictions(tmp_path / name, WRITTEN)
-        found = read_table(tmp_path / name)
-        assert as_cells(found["patient"]).texts() == WRITTEN["patient"]
-        assert as_cells(found["cost"]).numbers().tolist() == WRITTEN["cost"]
-    assert parquet.read_table(tmp_path / "out.parquet").to_pydict() == WRITTEN
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_written_predictions_are_read_to_the_last_digit_and_a_missing_folder_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    write_predictions(tmp_path / name, WRITTEN)
+    found = read_table(tmp_path / name)
+    assert found["patient"].texts() == WRITTEN["patient"]
+    assert found["cost"].numbers().tolist() == WRITTEN["cost"]
+    with pytest.raises(OutputError, match="could not be written"):
+        write_predictions(tmp_path / "nowhere" / name, WRITTEN)
 
 
 def test_a_cell_with_a_comma_is_quoted() -> None:
     assert csv_text({"name": ["a,b"], "ill": ["yes"]}) == 'name,ill\n"a,b",yes\n'
-
-
-def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    for name in ("out.csv", "out.parquet"):
-        with pytest.raises(OutputError, match="could not be written"):
-            write_predictions(tmp_path / "nowhere" / name, WRITTEN)

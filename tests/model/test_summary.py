@@ -1,6 +1,7 @@
 """A summary's coefficients: in the table's own units, of categories the differences from the first."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ringfence.model.statement import Statement
 from ringfence.model.summary import Summary, coefficients_in_table_units, require_level
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import parse_schema
+from ringfence.protocol import Schema, parse_schema
 from ringfence.protocol.schema.encoding import encode_features
 
 NUMBER = {"type": "numeric", "lower": 10.0, "upper": 30.0}
@@ -23,37 +24,38 @@ COLUMNS = {
 }
 
 
+def found_in(data: Schema) -> tuple[dict[str, float], Callable[[float, str, str], float]]:
+    """Coefficients of random weights, and the weights' own predictions for an age, a town and a ward."""
+    plan = make_plan(data, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
+    names, functions, offsets = coefficients_in_table_units(plan)
+    weights = np.random.default_rng(1).normal(size=data.width)
+
+    def predicted(age: float, town: str, ward: str) -> float:
+        row = encode_features(data, {"age": [str(age)], "town": [town], "ward": [ward]}, source="row")
+        return float(row[0] @ weights) * 4.0 + 4.0
+
+    return dict(zip(names, functions @ weights + offsets, strict=True)), predicted
+
+
 @pytest.mark.parametrize("intercept", [1.0, 0.5, 0.0])
 def test_the_functions_predict_what_the_weights_do(intercept: float) -> None:
     """Without an intercept the first column with categories keeps all of them."""
-    data = parse_schema({"columns": COLUMNS, "intercept": intercept}, target="cost")
-    plan = make_plan(data, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
-    names, functions, offsets = coefficients_in_table_units(plan)
-    assert ("town=p" in names) == (intercept == 0.0)
-    assert "ward=a" not in names
-    weights = np.random.default_rng(1).normal(size=data.width)
-    found = dict(zip(names, functions @ weights + offsets, strict=True))
+    found, predicted = found_in(parse_schema({"columns": COLUMNS, "intercept": intercept}, target="cost"))
+    assert ("town=p" in found) == (intercept == 0.0)
+    assert "ward=a" not in found
     for age, town, ward in ((12.0, "p", "a"), (25.0, "q", "b"), (30.0, "r", "a")):
-        row = encode_features(data, {"age": [str(age)], "town": [town], "ward": [ward]}, source="row")
-        predicted = float(row[0] @ weights) * 4.0 + 4.0
         read = found["(intercept)"] + found["age"] * age
         read += found.get(f"town={town}", 0.0) + found.get(f"ward={ward}", 0.0)
-        assert read == pytest.approx(predicted)
+        assert read == pytest.approx(predicted(age, town, ward))
 
 
 def test_of_a_spline_the_first_function_is_left_out_as_of_categories() -> None:
     maps = [{"type": "spline", "columns": ["age"], "knots": [15.0, 20.0], "degree": 1}]
-    data = parse_schema({"columns": COLUMNS, "maps": maps}, target="cost")
-    plan = make_plan(data, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
-    names, functions, offsets = coefficients_in_table_units(plan)
-    weights = np.random.default_rng(1).normal(size=data.width)
-    found = dict(zip(names, functions @ weights + offsets, strict=True))
-    assert [name for name in names if name.startswith("age")] == [
-        "age spline 2 (near 15)", "age spline 3 (near 20)", "age spline 4 (near 30)",
-    ]  # fmt: skip
-    row = encode_features(data, {"age": ["20"], "town": ["q"], "ward": ["b"]}, source="row")
-    read = found["(intercept)"] + found["age spline 3 (near 20)"] + found["town=q"] + found["ward=b"]
-    assert read == pytest.approx(float(row[0] @ weights) * 4.0 + 4.0)
+    found, predicted = found_in(parse_schema({"columns": COLUMNS, "maps": maps}, target="cost"))
+    splines = [f"age spline {number} (near {knot})" for number, knot in ((2, 15), (3, 20), (4, 30))]
+    assert [name for name in found if name.startswith("age")] == splines
+    read = found["(intercept)"] + found[splines[1]] + found["town=q"] + found["ward=b"]
+    assert read == pytest.approx(predicted(20.0, "q", "b"))
 
 
 def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
