@@ -22,8 +22,8 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.records.records import load_records
 from ringfence.sources import arrow_files, csv_files, read_table
 from tests.silo.agents import make_silo_folder
+from tests.sources.refusals import SECRET, refusal
 
-SECRET = "ZX4711Quilliam"
 NUMBER: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 10}
 IMAGE: dict[str, Any] = {"type": "vector", "length": 2, "norm": 5.0, "extractor": "halves", "digest": "0" * 64}
 
@@ -36,66 +36,47 @@ def texts(path: Path) -> dict[str, list[str]]:
     return {name: cells.texts() for name, cells in read_table(path).items()}
 
 
-def refusal(path: Path, of: Schema) -> str:
-    with pytest.raises(RecordsError) as caught:
-        load_records(path, of)
-    sentence = str(caught.value)
-    assert sentence.endswith(".")
-    assert SECRET not in sentence
-    assert caught.value.__cause__ is None
-    return sentence
-
-
 def without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "has_pyarrow", lambda: False)
 
 
-@pytest.mark.parametrize("extra", [True, False])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_first_line_tells_the_delimiter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str, extra: bool
-) -> None:
-    if not extra:
+@pytest.fixture(params=["pyarrow", "standard library"])
+def either_reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "pyarrow":
         without_pyarrow(monkeypatch)
+
+
+@pytest.mark.usefixtures("either_reader")
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_first_line_tells_the_delimiter(tmp_path: Path, delimiter: str) -> None:
     file = tmp_path / "data.csv"
     file.write_text(f'x{delimiter}"a name; of, its own"\n1{delimiter}"two, words; and\nlines"\n')
     assert texts(file) == {"x": ["1"], "a name; of, its own": ["two, words; and\nlines"]}
 
 
-@pytest.mark.parametrize("extra", [True, False])
-def test_a_comma_is_a_decimal_mark_where_it_delimits_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: bool
-) -> None:
-    if not extra:
-        without_pyarrow(monkeypatch)
-    file = tmp_path / "data.csv"
+@pytest.mark.usefixtures("either_reader")
+def test_a_comma_is_a_decimal_mark_where_it_delimits_nothing(tmp_path: Path) -> None:
+    file, described = tmp_path / "data.csv", tmp_path / "described.toml"
     file.write_text("x;y\n1,5;no\n2.5;yes\n3;no\n")
     np.testing.assert_allclose(load_records(file, schema(x=NUMBER)).features[:, 0], [-0.7, -0.5, -0.4], atol=1e-8)
+    described.write_text('file = "data.csv"\ndecimal = "."\n')
+    assert "not a finite number" in refusal(described, schema(x=NUMBER))
     file.write_text("x;y\n1.234,5;no\n")
     assert "not a finite number" in refusal(file, schema(x=NUMBER))
-    described = tmp_path / "described.toml"
-    described.write_text('file = "data.csv"\ndecimal = "."\n')
-    file.write_text("x;y\n1,5;no\n")
-    assert "not a finite number" in refusal(described, schema(x=NUMBER))
 
 
 def test_a_description_says_how_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_bytes(gzip.compress("x:näme\n1,5:ü\n".encode("cp1250")))
     described = tmp_path / "clinic.toml"
-    described.write_text(
-        'file = "data.txt"\ndelimiter = ":"\ndecimal = ","\nencoding = "cp1250"\ncompression = "gzip"\n'
-    )
+    fields = {"file": "data.txt", "delimiter": ":", "decimal": ",", "encoding": "cp1250", "compression": "gzip"}
+    described.write_text("".join(f'{name} = "{value}"\n' for name, value in fields.items()))
     assert texts(described) == {"x": ["1,5"], "näme": ["ü"]}
     assert read_table(described)["x"].numbers().tolist() == [1.5]
     assert sources.files(described) == [described, tmp_path / "data.txt"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"])
-def test_a_description_names_any_encoding_of_texts(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "data.csv").write_bytes('x;"näme"\n1,5;"ü\n"\n'.encode(encoding))
-    described = tmp_path / "clinic.toml"
-    described.write_text(f'file = "data.csv"\nencoding = "{encoding}"\n')
-    assert texts(described) == {"x": ["1,5"], "näme": ["ü"]}
+    for encoding in ("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"):
+        (tmp_path / "data.csv").write_bytes('x;"näme"\n1,5;"ü\n"\n'.encode(encoding))
+        described.write_text(f'file = "data.csv"\nencoding = "{encoding}"\n')
+        assert texts(described) == {"x": ["1,5"], "näme": ["ü"]}
 
 
 @pytest.mark.parametrize(
@@ -134,17 +115,12 @@ def test_compressed_files_and_blocks_make_no_difference(tmp_path: Path, monkeypa
         np.testing.assert_array_equal(cut.targets, whole.targets)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(content.encode())[:-20])
     assert "damaged" in refusal(tmp_path / "b.csv.gz", schema(x=NUMBER))
-    bad = content + f"{SECRET},no\n"
-    (tmp_path / "a.csv").write_text(bad)
+    (tmp_path / "a.csv").write_text(content + f"{SECRET},no\n")
     assert "row 502, column 'x': this is not a finite number" in refusal(tmp_path / "a.csv", schema(x=NUMBER))
 
 
-cell = st.one_of(
-    st.sampled_from(
-        ["", " ", "1", " 2.5 ", "-0", "1e3", "nan", "inf", "NA", "1_0", "0x1", "+1", "1.", "a b", 'q"q', "é"]
-    ),
-    st.floats(allow_nan=False, allow_infinity=False).map(repr),
-)
+SPELLINGS = ["", " ", "1", " 2.5 ", "-0", "1e3", "nan", "inf", "NA", "1_0", "0x1", "+1", "1.", "a b", 'q"q', "é"]
+cell = st.one_of(st.sampled_from(SPELLINGS), st.floats(allow_nan=False, allow_infinity=False).map(repr))
 
 
 @settings(max_examples=150, deadline=None)
@@ -270,12 +246,10 @@ def test_columns_that_a_schema_cannot_describe_are_refused_only_where_it_reads_t
 
 def test_vectors_of_another_length_or_with_nan_are_named_by_row(tmp_path: Path) -> None:
     for wrong in ([1.0], [1.0, None], [1.0, float("nan")], [1.0, 2.0, 3.0]):
-        pyarrow.parquet.write_table(
-            pa.table({"image": [[1.0, 2.0], wrong], "y": [True, False]}), tmp_path / "a.parquet"
-        )
-        assert "row 3, column 'image': this is not a vector of 2 finite numbers" in refusal(
-            tmp_path / "a.parquet", schema(image=IMAGE)
-        )
+        held = pa.table({"image": [[1.0, 2.0], wrong], "y": [True, False]})
+        pyarrow.parquet.write_table(held, tmp_path / "a.parquet")
+        sentence = refusal(tmp_path / "a.parquet", schema(image=IMAGE))
+        assert "row 3, column 'image': this is not a vector of 2 finite numbers" in sentence
 
 
 def test_a_damaged_row_group_is_told_and_nothing_of_the_file_is_kept(tmp_path: Path) -> None:
@@ -314,16 +288,12 @@ def test_a_million_columns_are_refused_with_what_to_do_instead(tmp_path: Path) -
     assert "one column of vectors" in refusal(tmp_path / "wide.npy", schema(x=NUMBER))
 
 
-def test_objects_in_numpy_files_are_not_run(tmp_path: Path) -> None:
+def test_objects_in_numpy_files_are_not_run_and_numbers_that_are_no_characters_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{"x": 1}]), allow_pickle=True)
     assert "holds objects" in refusal(tmp_path / "a.npy", schema(x=NUMBER))
-
-
-@pytest.mark.parametrize("number", [0x110000, 0xD800])
-def test_numbers_that_are_no_characters_are_refused(tmp_path: Path, number: int) -> None:
-    file = tmp_path / "table.npz"
-    np.savez(file, y=np.array([number, 65], dtype=np.uint32).view("U1"))
-    assert "is damaged" in refusal(file, schema(x=NUMBER))
+    for number in (0x110000, 0xD800):
+        np.savez(tmp_path / "a.npz", y=np.array([number, 65], dtype=np.uint32).view("U1"))
+        assert "is damaged" in refusal(tmp_path / "a.npz", schema(x=NUMBER))
 
 
 def test_without_the_extra_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
