@@ -135,35 +135,26 @@ def test_both_agree_on_gradients_along_axes_and_the_survey_before_them(person_ru
     assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
 
 
-@pytest.mark.parametrize("person_rule", PERSONS)
-def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: str) -> None:
-    request = PlanRequest(
-        trust="shuffler",
-        algorithm="bounded",
-        rounds=4,
-        colluders=0,
-        keys=private_keys().public(),
-        **PERSONS[person_rule],
-    )
-    members = [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)]
-    plan = make_plan(schema_with("label", person="who"), members, request)
+@pytest.mark.parametrize(
+    ("wishes", "asked"),
+    [
+        *[({"sampling": rule}, asked) for rule in ("full", "one-pass") for asked in (None, Curvature())],
+        *[({"algorithm": "bounded", **rule}, None) for rule in PERSONS.values()],
+    ],
+    ids=str,
+)
+def test_counts_are_claimed_above_the_truth_and_near_it_for_records_and_persons_and_beside_a_query(
+    wishes: dict[str, Any], asked: Curvature | None
+) -> None:
+    request = PlanRequest(trust="shuffler", rounds=4, colluders=0, keys=private_keys().public(), **wishes)
+    schema = schema_with("label", person="who") if "person_rule" in wishes else schema_with("label")
+    plan = make_plan(schema, [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)], request)
+    if asked is not None:
+        plan = asked_before(asked, plan)
+    assert plan.observers == ("server", "anyone")
     for against in plan.observers:
         second = second_epsilon_of_counts(counts(plan, against), DELTA, releases(plan))
         assert 0.9 * claimed(plan, against) < second <= claimed(plan, against)
-
-
-@pytest.mark.parametrize("against", ["server", "anyone"])
-@pytest.mark.parametrize("sampling", ["full", "one-pass"])
-@pytest.mark.parametrize("asked", [None, Curvature()], ids=str)
-def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_beside_a_query(
-    sampling: Any, against: Observer, asked: Curvature | None
-) -> None:
-    request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, colluders=0, keys=private_keys().public())
-    plan = make_plan(schema_with("label"), [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)], request)
-    if asked is not None:
-        plan = asked_before(asked, plan)
-    second = second_epsilon_of_counts(counts(plan, against), DELTA, releases(plan))
-    assert 0.9 * claimed(plan, against) < second <= claimed(plan, against)
 
 
 def test_no_query_sampling_rule_channel_or_rule_for_persons_is_left_out() -> None:
