@@ -60,7 +60,7 @@ class BlockMeans:
 
 @dataclass(frozen=True)
 class EvaluationAnswers:
-    """What one silo, or all of them together, answered in some rounds of an evaluation: means by block and round."""
+    """Answers of one silo, or of all together, in some rounds of an evaluation: means by block and round."""
 
     data: Schema
     loss: Loss

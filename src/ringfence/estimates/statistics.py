@@ -1,7 +1,7 @@
 """Statistics of columns with intervals: counts, means, variances, quantiles, cross tables, differences of silos.
 
 All of it is computed from noisy answers, at no further privacy cost. Every statistic is a constant plus a linear
-function of noisy numbers of which none is redundant, so that sums over cells or silos agree.
+function of noisy numbers, none of them redundant, so that sums over cells or silos agree.
 """
 
 import itertools

@@ -135,8 +135,8 @@ class PlanDraft:
         """Put the plan together from its draft."""
         request, held_out = self.request, any(member.held_out for member in self.members)
         section: Section | None = "training" if held_out else None
-        looks = [self.algorithm.survey()] if self.choice.survey else []
-        first = [Stage(query=asks, rounds=rounds, sampling=Full(), section=section) for asks, rounds in looks]
+        surveys = [self.algorithm.survey()] if self.choice.survey else []
+        first = [Stage(query=query, rounds=rounds, sampling=Full(), section=section) for query, rounds in surveys]
         evaluation = Stage(query=Evaluation(), rounds=EVALUATIONS, sampling=Full(), section="held-out")
         training = [
             Stage(

@@ -25,10 +25,10 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     plan, choice = proposal.plan, proposal.choice
     method = choice.method if choice else plan.algorithm.name
     training = plan.training_stages[0]
-    cut = "" if plan.algorithm.finds_clip else f"clip {_clip(plan):.4g}, "
+    clip = "" if plan.algorithm.finds_clip else f"clip {_clip(plan):.4g}, "
     what = (
         f"{PAPER_NAMES[method]}{_axes(plan)}: {_rounds(plan.steps)} of {training.sampling.name} batches, "
-        f"{plan.loss.name} loss, {plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
+        f"{plan.loss.name} loss, {plan.dimension} weights, {clip}{plan.algorithm.words(plan)}"
     )
     if counted := weighting(plan):
         what += f"; {counted}"

@@ -36,7 +36,7 @@ _ALL_RECORDS, _INDEPENDENT = Full(), GaussianNoise()
 
 @dataclass(frozen=True)
 class SimulatedStage:
-    """What all runs of one compiled program share of a training stage; how many take part in a round, runs may set."""
+    """A training stage as all runs of one compiled program share it; batch sizes may differ between runs."""
 
     rounds: int
     sampling: Sampling = _ALL_RECORDS
@@ -49,7 +49,7 @@ class SimulatedStage:
 
     @property
     def kind(self) -> tuple[type[Sampling], Participation, SimulatedNoise]:
-        """What the engine compiles a program for: neighbouring stages of one kind are one loop."""
+        """The key of a compiled loop: neighbouring stages of one kind are one loop."""
         return type(self.sampling), self.participation, self.noise
 
 
@@ -63,7 +63,7 @@ class SimulatedRound(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """What all runs of one compiled program share."""
+    """Settings that all runs of one compiled program share."""
 
     loss: LinearLoss
     domain: Domain
@@ -94,7 +94,7 @@ class Rules:
 
     @property
     def proximal(self) -> Proximal:
-        """What the simulated server does after every step."""
+        """The simulated server's proximal step."""
         return Proximal(self.domain, self.lasso, self.constants)
 
     @property

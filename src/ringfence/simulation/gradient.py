@@ -15,7 +15,7 @@ BLOCK = 1024
 
 
 class LinearLoss(Residuals, Protocol):
-    """What the simulator needs of a loss: one of `protocol.losses`, or a `CustomLoss`."""
+    """A loss that the simulator can run: one of `protocol.losses`, or a `CustomLoss`."""
 
     @property
     def outputs(self) -> int:
@@ -23,7 +23,7 @@ class LinearLoss(Residuals, Protocol):
 
     @property
     def target_kind(self) -> TargetKind:
-        """What a target of a simulated loss is."""
+        """The kind of target of a simulated loss."""
 
     def dimension(self, width: int) -> int:
         """Return how many weights a simulated loss has."""
@@ -36,7 +36,7 @@ class LinearLoss(Residuals, Protocol):
 
 
 def is_compiled(stage: Stage) -> bool:
-    """Tell whether the compiled engine can ask what that training stage asks."""
+    """Return whether the compiled engine can run the training stage."""
     return isinstance(stage.query, Gradient)
 
 
@@ -104,7 +104,7 @@ def _summed(loss: LinearLoss, clip: Any, weights: Any, data: Federation, shares:
     """Clip the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
     scores: Any = jnp.tensordot(data.features, weights, axes=1)
     constants = data.features[:, -1]
-    cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=data.norms, constants=constants, targets=data.targets)
+    bounded = clipped(loss, 2.0**10 * clip, scores=scores, norms=data.norms, constants=constants, targets=data.targets)
     persons, runs = shares.shape[0], weights.shape[1]
 
     def one_run(own: tuple[Any, Any, Any]) -> Any:
@@ -118,5 +118,5 @@ def _summed(loss: LinearLoss, clip: Any, weights: Any, data: Federation, shares:
         return jnp.tensordot(share * jnp.minimum(1.0, most / jnp.maximum(lengths, TINY)), sums, axes=1)
 
     by_run = jnp.broadcast_to(shares.reshape(persons, -1), (persons, runs)).T
-    totals = jax.lax.map(one_run, (jnp.moveaxis(cut, 1, 0), jnp.broadcast_to(clip, (runs,)), by_run))
+    totals = jax.lax.map(one_run, (jnp.moveaxis(bounded, 1, 0), jnp.broadcast_to(clip, (runs,)), by_run))
     return jnp.moveaxis(totals, 0, 1)

@@ -3,7 +3,7 @@
 In a round every asked silo starts at the server's weights and takes K steps, each on one record of its own
 drawn uniformly, with noise on every step; the server averages where they end. All steps count
 as visible: a run is R·K releases of a fixed-size batch of 1 of n, and `local_sgd_sigma` composes them so. The
-paper's closed form does not, and promises more than it shows.
+paper's closed form does not: its true epsilon is larger than the stated one.
 """
 
 from functools import lru_cache, partial

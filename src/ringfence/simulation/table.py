@@ -14,7 +14,7 @@ from ringfence.storage.stored_file import Kind
 FORMAT = 1
 
 KIND = Kind("sweep", SweepError)
-"""What a sweep's file is called in errors, and which they are."""
+"""The name of a sweep's file in errors, and their class."""
 
 
 def read_rows(out: Path) -> Iterator[Row]:
@@ -36,7 +36,7 @@ def read_rows(out: Path) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class SweepHeader:
-    """What a file's first line says, and a resumed sweep must agree with."""
+    """The first line of a sweep's file; a resumed sweep must agree with it."""
 
     label: str
     parameters: tuple[str, ...]

@@ -14,16 +14,16 @@ class ChannelPlanner(Protocol):
     """The functions of a channel's file."""
 
     def restricted(self, request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
-        """Return a request with what its channel decides; PlanError if it asks for what the channel cannot do."""
+        """Return a request with the channel's own choices; PlanError if the channel cannot do what it asks for."""
 
     def surveys_curvature(self, request: PlanRequest) -> bool | None:
-        """Tell if a channel's plan surveys the curvature before accelerated steps; None means: where it pays."""
+        """Return whether a channel's plan surveys the curvature before accelerated steps; None: if it pays off."""
 
     def mixed_records(self, request: PlanRequest, members: Sequence[Member]) -> int | None:
         """Return how many records share one noise at least in a channel; None where every silo makes its own."""
 
     def calibrated(self, request: PlanRequest, draft: PlanDraft) -> Plan:
-        """Find the channel's least noise that keeps every silo's promise, and put the plan together."""
+        """Return the plan with the channel's least noise that meets every silo's guarantee."""
 
     def noise_factor(self, plan: Plan, setting: PlanningProblem) -> float:
         """Return how much more noise the channel's plan has than Gaussian releases of the same cost, if any."""

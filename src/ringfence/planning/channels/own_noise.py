@@ -50,7 +50,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     plan = training.plan(channel, [training.terms(place, claims[place], guesses[place]) for place in places])
 
     def sigma(place: int) -> float:
-        """Return the least own noise that keeps the promise of the silo at that place."""
+        """Return the least own noise that meets the guarantee of the silo at that place."""
         (claim,), terms = claims[place], plan.silos[place]
 
         def events(sigma: float) -> list[tuple[Event, int]]:

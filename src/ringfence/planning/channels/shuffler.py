@@ -86,7 +86,7 @@ def _batch_of(request: PlanRequest) -> tuple[int, int]:
 
 
 def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
-    """Put a plan with a shuffler together: the least coins that keep every silo's promise, and enough shares.
+    """Return a plan with a shuffler: the fewest coins that meet every silo's guarantee, and enough shares.
 
     The silos make one noise, so the strictest of their budgets decides for all.
     """
@@ -129,7 +129,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         )
 
     places = range(len(draft.members))
-    # What a silo's own coins are worth does not depend on what is claimed of them.
+    # The epsilon of a silo's own coins does not depend on the plan's claims.
     plan = draft.plan(channel, [terms(place, 1.0) for place in places])
     return draft.plan(channel, [terms(place, _alone(plan, plan.silos[place])) for place in places])
 

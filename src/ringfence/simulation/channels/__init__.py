@@ -13,7 +13,7 @@ from ringfence.simulation.channels.shuffler import BinomialNoise
 
 
 class SimulatedNoise(Protocol):
-    """What the compiled program needs to know about a channel: frozen, since a program is compiled for it."""
+    """A channel's noise in a compiled program; frozen, since a program is compiled for it."""
 
     def check(self, participation: Participation) -> None:
         """Raise TrainingError if this noise cannot be simulated where that many silos answer."""
