@@ -95,21 +95,13 @@ class PlanDraft:
         answers = self.turns(self.choice.rounds).answers or self.choice.rounds
         return 2 * longest / (self.batches(member)[0] * shift) * math.sqrt(answers)
 
-    def terms(
-        self,
-        place: int,
-        guarantees: tuple[Guarantee, ...],
-        sigma: float,
-        *,
-        weight: float | None = None,
-        key: Key | None = None,
-    ) -> SiloTerms:
+    def terms(self, place: int, guarantees: tuple[Guarantee, ...], sigma: float, key: Key | None = None) -> SiloTerms:
         """Return the draft's terms of the member at that place, with that noise in its first training stage."""
         member = self.members[place]
         return SiloTerms(
             name=member.name,
             records=member.all_records,
-            weight=self.weights[place] if weight is None else weight,
+            weight=self.weights[place],
             guarantees=guarantees,
             stages=self.stage_terms(place, sigma),
             key=key,

@@ -103,7 +103,11 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     ]
     shift = min(shifts) * math.sqrt((1 - draft.choice.survey) / answers)
     # A survey goes with each silo's own noise; what rounding and the grid add to its shift is less than this.
-    draft = replace(draft, shifts=tuple(own * (1 - 1e-6) - SURVEY_ROUNDING for own in shifts))
+    draft = replace(
+        draft,
+        shifts=tuple(own * (1 - 1e-6) - SURVEY_ROUNDING for own in shifts),
+        weights=tuple(batch / sum(batches) for batch in batches),
+    )
     noise = choose(
         vectors=sum(sorted(batches)[: honest_silos(*_batch_of(request))]),
         dimension=dimension,
@@ -117,16 +121,9 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     def terms(place: int, anyone: float) -> SiloTerms:
         """Return a silo's terms in a shuffler's plan, given its epsilon against anyone."""
         member = draft.members[place]
-        return draft.terms(
-            place,
-            (
-                Guarantee(epsilon=member.epsilon, delta=member.allowed_delta, against="server"),
-                Guarantee(epsilon=anyone, delta=member.allowed_delta, against="anyone"),
-            ),
-            channel.sigma(longest, batches[place]),
-            weight=batches[place] / sum(batches),
-            key=keys.silos[member.name],
-        )
+        server = Guarantee(epsilon=member.epsilon, delta=member.allowed_delta, against="server")
+        alone = Guarantee(epsilon=anyone, delta=member.allowed_delta, against="anyone")
+        return draft.terms(place, (server, alone), channel.sigma(longest, batches[place]), keys.silos[member.name])
 
     places = range(len(draft.members))
     # The epsilon of a silo's own coins does not depend on the plan's claims.
