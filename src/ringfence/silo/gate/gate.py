@@ -334,7 +334,7 @@ def _withdrawn(approved: ApprovedPlan) -> RefusalReason | None:
 
 
 def _places_changed(approved: ApprovedPlan, account: Account) -> bool:
-    """Tell the gate whether a plan that divides records by position was approved for another version of the data."""
+    """Return whether the plan divides records by position and was approved for another version of the data."""
     return approved.version != account.version and approved.plan.depends_on_positions
 
 

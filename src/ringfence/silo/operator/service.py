@@ -113,7 +113,7 @@ class OperatorPage:
         }
 
     async def __call__(self, scope: Scope, receive: serving.Receive, send: serving.Send) -> None:
-        """Answer every request to the service with the operator's page."""
+        """Answer every request with a page for the operator."""
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
@@ -171,11 +171,11 @@ class OperatorPage:
             return 503, operator_pages.problem(str(refused))
 
     def _entrance(self, notice: str = "") -> Html:
-        """Return the service's page that asks for the operator's token."""
+        """Return the page that asks for the operator's token."""
         return operator_pages.entrance(self._folder.name, token_path(self._folder).name, notice)
 
     def _home(self, form: Form, *, notice: str = "", problem: str = "") -> Html:
-        """Serve the operator's main page as things stand, with a notice or a problem."""
+        """Return the operator's main page as things stand, with a notice or a problem."""
         state = decisions.status(self._folder)
         with self._folder.ledger() as ledger:
             budget = ledger.account().budget
@@ -184,7 +184,7 @@ class OperatorPage:
         return operator_pages.home(form["key"], state, budget, waiting, notice=notice, problem=problem)
 
     def _waiting(self, form: Form) -> decisions.PendingPlans:
-        """Return the pending plans for the operator's service; ApprovalError if the form's plan is not among them."""
+        """Return the pending plans; ApprovalError if the plan of the operator's form is not among them."""
         decided = {plan["plan"] for plan in decisions.status(self._folder)["plans"]}
         waiting = decisions.pending_plans(self._folder, decided)
         if form.get("plan") not in waiting.plans:
@@ -192,17 +192,17 @@ class OperatorPage:
         return waiting
 
     def _plan(self, form: Form) -> Html:
-        """Act of the operator page's service: show the review of a pending plan."""
+        """Show the review of a pending plan on the operator's page."""
         plan = self._waiting(form).plans[form["plan"]]
         return operator_pages.plan(form["key"], decisions.review_plan(self._folder, plan))
 
     def _add(self, form: Form) -> Html:
-        """Act of the operator page's service: save a plan's file among the pending plans."""
+        """Save a plan that was pasted on the operator's page."""
         plan = decisions.add_pending_plan(self._folder, form.get("content", "").encode())
         return self._home(form, notice=f"Plan {plan.digest()[:12]} awaits your decision.")
 
     def _approve(self, form: Form) -> Html:
-        """Act of the operator page's service: approve a pending plan."""
+        """Approve a pending plan, from the operator's page."""
         plan = self._waiting(form).plans[form["plan"]]
         made = decisions.approve_plan(self._folder, plan, note=form.get("note", "").strip())
         return self._home(
@@ -210,12 +210,12 @@ class OperatorPage:
         )
 
     def _refuse(self, form: Form) -> Html:
-        """Act of the operator page's service: refuse a pending plan."""
+        """Refuse a pending plan, from the operator's page."""
         decisions.refuse_pending_plan(self._waiting(form).files[form["plan"]])
         return self._home(form, notice=f"Refused plan {form['plan'][:12]}: no round of it will be answered.")
 
     def _end(self, form: Form, *, revoke: bool) -> Html:
-        """Act of the operator page's service: finish or revoke a running plan."""
+        """Finish or revoke a running plan, from the operator's page."""
         if form.get("plan") not in _running(decisions.status(self._folder)):
             raise ApprovalError("That plan is not running, so it cannot be ended.")
         decisions.end_plan(self._folder, form["plan"], revoke=revoke)
@@ -223,7 +223,7 @@ class OperatorPage:
         return self._home(form, notice=f"{done} plan {form['plan'][:12]}: no further round of it will be answered.")
 
     def _stop(self, form: Form) -> Html:
-        """Act of the operator page's service: revoke all running plans."""
+        """Revoke all running plans, from the operator's page."""
         stopped = _running(decisions.status(self._folder))
         for digest in stopped:
             decisions.end_plan(self._folder, digest, revoke=True)
@@ -231,7 +231,7 @@ class OperatorPage:
         return self._home(form, notice=f"Revoked {count} running plan{'s' * (count != 1)}: no request is answered.")
 
     def _budget(self, form: Form) -> Html:
-        """Act of the operator page's service: set another budget, for a reason."""
+        """Set another budget, for a reason, from the operator's page."""
         reason = form.get("reason", "").strip()
         if not reason:
             raise ApprovalError("Give a reason for the new budget: it goes into the ledger. Nothing was changed.")
@@ -242,12 +242,12 @@ class OperatorPage:
 
 
 def _running(state: Mapping[str, list[dict[str, str]]]) -> list[str]:
-    """Return the digests of running plans, for the service of the operator's page."""
+    """Return the digests of running plans in the silo's status."""
     return [plan["plan"] for plan in state["plans"] if plan["state"] == "running"]
 
 
 def _number(form: Form, name: str) -> float:
-    """Return a number from a form sent to the operator page's service; ApprovalError if it is none."""
+    """Return a number from a form of the operator's page; ApprovalError if it is none."""
     try:
         return float(form.get(name, ""))
     except ValueError:
@@ -255,7 +255,7 @@ def _number(form: Form, name: str) -> float:
 
 
 def _form(content: bytes) -> dict[str, str]:
-    """Return the fields of a form sent to the operator page's service, without those given twice."""
+    """Return the fields of a form of the operator's page, without those given twice."""
     try:
         fields = parse_qs(content.decode("ascii"), keep_blank_values=True, max_num_fields=10, errors="strict")
     except ValueError:
@@ -264,7 +264,7 @@ def _form(content: bytes) -> dict[str, str]:
 
 
 def token_path(folder: SiloFolder) -> Path:
-    """Return the path of the token for the operator page's service."""
+    """Return the path of the token for the operator's page."""
     return folder.path / "operator.token"
 
 
