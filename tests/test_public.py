@@ -17,16 +17,14 @@ NAMESPACES = ringfence._NAMESPACES
 
 def test_dir_lists_every_public_name_and_nothing_else() -> None:
     assert dir(ringfence) == sorted([*ringfence.__all__, *NAMESPACES])
-    for name in dir(ringfence):
-        assert getattr(ringfence, name) is not None
+    assert all(getattr(ringfence, name) is not None for name in dir(ringfence))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMESPACES if name not in ("errors", "simulation")])
 def test_a_public_module_lists_its_names_and_has_them_all(name: str) -> None:
     module = import_module(f"ringfence.{name}")
     assert set(module.__all__) <= set(dir(module))
-    for public in module.__all__:
-        assert getattr(module, public) is not None
+    assert all(getattr(module, public) is not None for public in module.__all__)
 
 
 @pytest.mark.parametrize(

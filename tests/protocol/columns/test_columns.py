@@ -108,18 +108,11 @@ def test_a_cell_that_does_not_fit_is_named_by_row_and_column_with_the_remedy(
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("column", "names"),
-    [
-        (IMAGE, ("x[0]", "x[1]")),
-        (OFTEN, ("x",)),
-        (TOWN, ("x=b", "x=a", "x=c")),
-        ({**AGE, "indicator": True}, ("x", "x is missing")),
-    ],
-    ids=str,
-)
-def test_every_feature_has_a_name(column: dict[str, Any], names: tuple[str, ...]) -> None:
-    assert schema(column).feature_names == names
+def test_every_feature_has_a_name() -> None:
+    assert schema(IMAGE).feature_names == ("x[0]", "x[1]")
+    assert schema(OFTEN).feature_names == ("x",)
+    assert schema(TOWN).feature_names == ("x=b", "x=a", "x=c")
+    assert schema({**AGE, "indicator": True}).feature_names == ("x", "x is missing")
 
 
 @pytest.mark.parametrize(
@@ -217,16 +210,10 @@ def test_a_column_that_makes_no_sense_is_refused_by_name(column: dict[str, Any],
     assert words in sentence
 
 
-@pytest.mark.parametrize(
-    ("column", "words"),
-    [
-        (NOTE, "neither a number nor one of several classes"),
-        (IMAGE, "neither a number nor one of several classes"),
-        ({**TOWN, "indicator": True}, "only a feature can have"),
-    ],
-)
-def test_a_text_a_vector_or_a_column_with_an_indicator_is_no_target(column: dict[str, Any], words: str) -> None:
-    assert words in refused({"x": AGE, "y": column})
+def test_a_text_a_vector_or_a_column_with_an_indicator_is_no_target() -> None:
+    for column in (NOTE, IMAGE):
+        assert "neither a number nor one of several classes" in refused({"x": AGE, "y": column})
+    assert "only a feature can have" in refused({"x": AGE, "y": {**TOWN, "indicator": True}})
 
 
 @st.composite
