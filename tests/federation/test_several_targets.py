@@ -57,7 +57,7 @@ def test_a_schema_of_several_targets_reads_each_in_its_own_scale() -> None:
     assert list(schema.features) == ["a"]
     assert schema.target_bound == pytest.approx(np.sqrt(2))
     assert schema.target_scalings == [(1.0, 0.0), (5.0, 5.0)]
-    assert schema.of_one("z") == parse_schema({"columns": {"a": NUMBER, "z": WIDE}}, target="z")
+    assert schema.for_target("z") == parse_schema({"columns": {"a": NUMBER, "z": WIDE}}, target="z")
 
 
 def test_a_schema_of_one_target_has_the_bytes_that_it_had() -> None:

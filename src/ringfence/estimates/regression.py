@@ -177,7 +177,7 @@ def _answers_of_target(answers: EvaluationAnswers, place: int, name: str) -> Eva
     """Return the answers about one target of a regression with several, by the names of a single one's blocks."""
     names = {target_block(block.name, place): block.name for block in number_blocks()}
     rounds = [{names[name]: means for name, means in blocks.items() if name in names} for blocks in answers.rounds]
-    return EvaluationAnswers(answers.data.of_one(name), Squared(), answers.records, rounds)
+    return EvaluationAnswers(answers.data.for_target(name), Squared(), answers.records, rounds)
 
 
 def multitarget_metrics(answers: EvaluationAnswers) -> list[Metric]:
@@ -211,7 +211,7 @@ def multitarget_bin_edges(data: Schema, loss: Loss, largest: float, answers: Eva
     edges, clip = dict[str, FloatArray](), np.zeros(1)
     for place, target in enumerate(data.targets):
         known = None if answers is None else _answers_of_target(answers, place, target)
-        own = regression_bin_edges(data.of_one(target), Squared(), largest, known)
+        own = regression_bin_edges(data.for_target(target), Squared(), largest, known)
         clip = clip + own.pop("loss")
         edges |= {target_block(name, place): marks for name, marks in own.items()}
     return {**edges, "loss": clip}

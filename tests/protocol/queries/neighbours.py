@@ -80,7 +80,7 @@ def targets_of(plan: Plan, random: np.random.Generator) -> float | tuple[float, 
         "class": [random.integers(plan.loss.categories)],
         "label": [random.choice([-1.0, 1.0])],
     }[kind]
-    if not plan.data.tells_more:
+    if not plan.data.has_roles:
         return float(drawn[0])
     offset = random.uniform(-plan.data.offset_bound, plan.data.offset_bound)
     return (*map(float, drawn), offset, random.uniform(0.0, plan.data.weight_bound))
@@ -93,7 +93,7 @@ def extreme_targets(plan: Plan) -> list[float | tuple[float, ...]]:
     if plan.loss.target_kind == "numbers":
         each = bound / np.sqrt(plan.loss.outputs)
         return [(*one, 0.0, weight) for one in itertools.product((-each, 0.0, each), repeat=plan.loss.outputs)]
-    if not plan.data.tells_more:
+    if not plan.data.has_roles:
         return [*plain]
     events: list[tuple[float, ...]] = [(0.0,), (1.0,)] if plan.loss.target_kind == "time" else [()]
     return [(one, *event, sign * far, weight) for one in plain for event in events for sign in (-1.0, 1.0)]

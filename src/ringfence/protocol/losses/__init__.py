@@ -1,6 +1,6 @@
 """The losses that a plan may name: this table. A new loss is a file beside it and a line in it (`docs/extending.md`).
 
-`base` says what every loss is, and what its constants mean.
+`base` defines a loss and its constants.
 """
 
 from typing import Annotated, TypeAlias, get_args

@@ -199,13 +199,13 @@ class BaseLoss(Outputs, Public):
     def smoothness_on(self, data: "Schema | Geometry", weight_norm: float, clip: float) -> float:
         """Return β of gradients that are clipped, over records of these ranges."""
         most = data.weight_bound
-        cut = most * self.clipped_smoothness(data.feature_norm, data.target_bound, clip / most)
-        return min(self.constants_on(data, weight_norm).smoothness, cut)
+        clipped = most * self.clipped_smoothness(data.feature_norm, data.target_bound, clip / most)
+        return min(self.constants_on(data, weight_norm).smoothness, clipped)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
         """Return the typical norm of a record's gradient, which is the default clipping norm.
 
-        Half of the longest, unless a loss knows better. The fractions were chosen once, on public data.
+        Half of the longest, unless a loss overrides it. The fractions were chosen once, on public data.
         """
         return 0.5 * feature_norm * self.constants(1.0, target_bound, math.inf).lipschitz
 
@@ -277,5 +277,5 @@ def beside(scores: FloatArray, targets: FloatArray) -> FloatArray:
 
 
 def largest_error(feature_norm: float, target_bound: float, weight_norm: float) -> float:
-    """Return the largest |u − y| that a loss can meet."""
+    """Return the largest |u − y| that a loss can have."""
     return (feature_norm * weight_norm if feature_norm > 0 else 0.0) + target_bound

@@ -5,7 +5,7 @@ may have its zero elsewhere: y = t − `zero`. None of these losses has an L or 
 ρ scores stay within ±b, b = ρX, and the constants below are tight there: each is reached at an end of that range.
 
 Where e^b is large, so are they, and the clip is what counts. A gradient that is clipped to norm C at features of norm X
-changes only where |∂φ/∂u| < C/X, so that the curvature which descent meets is at most
+changes only where |∂φ/∂u| < C/X, so that the curvature along descent is at most
 `curvature_where_clipped`.
 """
 

@@ -1,8 +1,8 @@
 """A record's target, and its offset and weight where the schema names them: how they enter a loss.
 
 Without these two `targets` has one number per record. With them it has a row per record: what the loss takes for a
-target, then the offset o, then the weight w. The record's loss is then w·φ(u + o, y), for every loss alike: no loss
-knows of either.
+target, then the offset o, then the weight w. The record's loss is then w·φ(u + o, y), for every loss alike; losses
+are defined without the two.
 """
 
 from typing import NamedTuple, Protocol

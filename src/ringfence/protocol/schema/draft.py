@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.protocol.schema.columns import TYPES
-from ringfence.protocol.schema.columns.base import may_tell_persons
+from ringfence.protocol.schema.columns.base import may_identify_persons
 from ringfence.sources.cells import Cells, Table, as_cells
 from ringfence.storage.toml_files import toml_text
 
@@ -46,7 +46,7 @@ def repeating_identifiers(table: Table) -> list[str]:
     def looks_so(name: str, cells: Cells) -> bool:
         """Tell whether a column's name or repeating texts suggest identifiers of persons, for the draft."""
         count, values = len(cells), len(np.unique(cells.coded()[0]))
-        if may_tell_persons(name):
+        if may_identify_persons(name):
             return values < count <= 100 * values
         is_text = bool(np.isnan(cells.numbers()).all()) and TYPES["date"].drafted(cells, name) is None
         return is_text and values >= 20 and values < count <= 4 * values
@@ -56,7 +56,7 @@ def repeating_identifiers(table: Table) -> list[str]:
 
 def draft_schema(columns: Drafted, *, tokens: bool = False) -> str:
     """Return a schema to fill in; `tokens` says that some cells hold a common text for a missing value."""
-    whose = [name for name in columns if may_tell_persons(name)]
+    whose = [name for name in columns if may_identify_persons(name)]
     head = [
         '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',
         "# bounds or categories read from private data would leak it.",

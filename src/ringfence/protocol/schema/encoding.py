@@ -94,7 +94,7 @@ def target_of(schema: Schema, readings: Readings) -> FloatArray:
     must not, since its answer would then depend on a record.
     """
     own = _plain_target(schema, readings)
-    if not schema.tells_more:
+    if not schema.has_roles:
         return own
     columns = [own, *(readings[name].values for name in schema.more_targets or ())]
     if schema.event is not None:

@@ -1,7 +1,6 @@
-"""What columns may be beside a target and features: further targets, an offset, an exposure, a weight, an event; and
-weights of classes.
+"""Roles of columns beside target and features: further targets, offset, exposure, weight, event; and class weights.
 
-A plan names them as it names its target: a table's own schema says nothing of them. None of them is a feature.
+A plan names them as it names its target; a table's own schema need not. None of them is a feature.
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ class Roles(Public):
     """Columns with a role of their own; each is optional.
 
     `offset` is added to every score, in its own units; for `exposure` its logarithm is added, so that a count is
-    modelled as a rate. `weight` multiplies a record's loss, before its gradient is clipped. `event` says of a target
+    modelled as a rate. `weight` multiplies a record's loss, before its gradient is clipped. `event` states of a target
     that is a time whether an event ended it (the second of two categories) or observation did. `class_weights` multiply
     the loss of a category's records. `more_targets` are numbers that are predicted together with the target.
     """
@@ -38,7 +37,7 @@ class Roles(Public):
         return {role: column for role, column in named.items() if column is not None}
 
     @property
-    def tells_more(self) -> bool:
+    def has_roles(self) -> bool:
         """Whether columns with roles give a record more than features and a target."""
         return bool(self.roles) or self.class_weights is not None or self.more_targets is not None
 

@@ -31,7 +31,7 @@ AnyPublic = TypeVar("AnyPublic", bound=Public)
 
 
 class Geometry(NamedTuple):
-    """What is public about encoded records: length and largest norm of a feature vector, largest target, and so on."""
+    """Public sizes of encoded records: length and largest norm of a feature vector, largest target, and so on."""
 
     width: int
     feature_norm: float
@@ -41,7 +41,7 @@ class Geometry(NamedTuple):
 
 
 class TableColumns(Public):
-    """What is public about a table, whichever columns a plan asks about: its columns, by name, and its scales.
+    """The public description of a table for any plan: its columns, by name, and its scales.
 
     `person` names the column that identifies persons, if there is one: all rows with the same cell belong to one
     person, and plans protect persons. No model reads that column, so it need not be among `columns`.
@@ -92,7 +92,7 @@ class TableColumns(Public):
 
 
 class _NoTargetError(SchemaError, ValueError):
-    """Lets a document that needs a target say so."""
+    """A ValueError as well, so that pydantic reports it for a document that needs a target."""
 
 
 class Schema(Roles, TableColumns):
@@ -113,7 +113,7 @@ class Schema(Roles, TableColumns):
         """A value that equal schemas share, and no others; computed once."""
         return self.canonical().decode()
 
-    def _meant(self, name: str) -> str:
+    def _nearest(self, name: str) -> str:
         """Suggest the column whose name is nearest, or list the first ones: a schema is public."""
         near = get_close_matches(name, self.columns, n=1)
         listed = ", ".join([*list(self.columns)[:10], *(["..."] if len(self.columns) > 10 else [])])
@@ -123,7 +123,7 @@ class Schema(Roles, TableColumns):
     def _has_target_and_features(self) -> Self:
         """Refuse a schema whose target is not a column that is read, or that has no features."""
         if self.target is not None and self.target not in self.columns:
-            raise ValueError(f"the target column '{self.target}' is not among the columns{self._meant(self.target)}")
+            raise ValueError(f"the target column '{self.target}' is not among the columns{self._nearest(self.target)}")
         if self.target is not None and self.target not in self.used:
             raise ValueError(f"the target column '{self.target}' is ignored: give it a type and its values")
         if self.target is not None and not (self.used[self.target].is_number or self.used[self.target].classes):
@@ -165,7 +165,7 @@ class Schema(Roles, TableColumns):
         """The schema's target, in words."""
         return " and ".join(self.targets)
 
-    def of_one(self, target: str) -> Self:
+    def for_target(self, target: str) -> Self:
         """Return the schema for one of several targets, as if the others did not exist."""
         others = set(self.targets) - {target}
         columns = {name: column for name, column in self.columns.items() if name not in others}

@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     """A column's cells: of numbers, clamped and scaled; of categories, each category's place in the public list; of
     others, their features.
 
-    `empty` tells for which cells something public stands in, `beyond` which numbers were clamped, if there are any.
+    `empty` marks the cells for which a public value stands in; `beyond` has the numbers that were clamped, if any.
     """
 
     values: NDArray[Any]
@@ -180,7 +180,7 @@ class ReadColumn(BaseColumn):
     def limits(self) -> tuple[tuple[float, float, float], ...]:
         """Between what each feature is clamped, in the table's own numbers, and what an empty cell counts as, or NaN.
 
-        PlanError where features are cut together and not one by one.
+        PlanError where features are clipped together and not one by one.
         """
         raise PlanError(
             f"A column of type '{self.type}' is clipped as a whole, which cannot be exported to ONNX: export to CSV."
@@ -252,16 +252,16 @@ def unfilled(given: Mapping[str, Any]) -> list[str]:
     return [name for name, said in given.items() if said in (UNFILLED, [UNFILLED]) and name != "missing_tokens"]
 
 
-_WHOSE = {
+_PERSON_WORDS = {
     "account", "client", "customer", "employee", "household", "id", "insured", "member", "mrn", "patient", "person",
     "policyholder", "pupil", "ssn", "student", "subject", "user",
 }  # fmt: skip
 
 
-def may_tell_persons(column: str) -> bool:
+def may_identify_persons(column: str) -> bool:
     """Tell whether a column's name suggests that it identifies persons."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)
-    return not _WHOSE.isdisjoint(word.lower().removesuffix("s") for word in words)
+    return not _PERSON_WORDS.isdisjoint(word.lower().removesuffix("s") for word in words)
 
 
 class Ignored(BaseColumn):
@@ -279,7 +279,7 @@ class Identifier(BaseColumn):
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
         """Accept columns with such a name, and columns of 20 or more distinct single words."""
         codes, distinct = cells.coded()
-        if may_tell_persons(name):
+        if may_identify_persons(name):
             return {}
         words = all(text and not any(map(str.isspace, text)) for text in distinct)
         texts = len(distinct) == len(codes) >= 20 and words

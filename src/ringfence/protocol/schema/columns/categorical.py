@@ -21,7 +21,7 @@ class OneOf(ReadColumn):
     """A column of classes. As a feature it becomes one column per class, 0 or `scale`.
 
     An `ordered` one becomes a single column instead, evenly spaced over 2·scale, with 0 at the share `center` of the
-    way from the first to the last: fewer columns need less noise. A small scale says that the column is publicly
+    way from the first to the last: fewer columns need less noise. A small scale means that the column is publicly
     expected to matter little.
     """
 

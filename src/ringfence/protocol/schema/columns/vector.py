@@ -33,8 +33,8 @@ class Vector(_OfNorm):
     """`length` numbers that a public `extractor` made of a record, whatever that is: an image, a text, a signal.
 
     A vector longer than `norm` is clipped to it; then all are divided by it, so that none is longer than `scale`. The
-    extractor is public and frozen: no private record had a say in it. `digest` is the SHA-256 of its file, so that a
-    plan says which features it is about.
+    extractor is public and frozen: it does not depend on private records. `digest` is the SHA-256 of its file, so that
+    a plan states which features it uses.
     """
 
     open_fields: ClassVar[Mapping[str, str]] = {

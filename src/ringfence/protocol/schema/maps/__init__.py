@@ -1,7 +1,7 @@
 """Public maps of columns, which let a linear model fit curves and interactions.
 
 A map is a public function of a record's own cells, after these were clamped to public bounds: it changes what a model
-can say, and nothing about who is protected. It stands in the schema, and so in the plan's digest.
+can express, and not who is protected. It is part of the schema, and so of the plan's digest.
 """
 
 from collections import Counter
@@ -64,6 +64,6 @@ def _column(name: str, column: ReadColumn, curves: Iterable[Spline | Cyclic]) ->
     if not own or not isinstance(column, Scaled):
         return Blocks([ColumnBlock(name, column)])
     kept: list[Block] = [ColumnBlock(name, column)] if all(curve.keep for curve in own) else []
-    tells = bool(column.indicator) and not kept
-    made = [CurveBlock(curve, name, column, tells=tells and curve is own[0]) for curve in own]
+    missing = bool(column.indicator) and not kept
+    made = [CurveBlock(curve, name, column, indicator=missing and curve is own[0]) for curve in own]
     return Blocks([*kept, *made])

@@ -18,7 +18,7 @@ from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.maps.base import BaseMap
 
 _POINTS = 1024
-"""At how many points of an interval the basis is looked at to bound its norm."""
+"""The number of points of an interval at which the basis is evaluated to bound its norm."""
 
 MOST_KNOTS = 1000
 
@@ -200,21 +200,21 @@ class Cyclic(Curve):
 class CurveBlock(Block):
     """A curve of one column. With an indicator, all features of an empty cell but the indicator are 0.
 
-    `tells` says whether the indicator is part of this block: each column has one.
+    `indicator` states whether the indicator is part of this block: each column has one.
     """
 
-    def __init__(self, curve: Spline | Cyclic, name: str, column: Scaled, *, tells: bool) -> None:
-        """Make the block of a curve of one column; `tells` appends the indicator of empty cells."""
-        self._curve, self._name, self._column, self._tells = curve, name, column, tells
-        self.width = curve.width(column) + tells
-        self.bound = max(curve.bound(column), 1.0) if tells else curve.bound(column)
-        self.constant = curve.constant if tells or not column.indicator else 0.0
+    def __init__(self, curve: Spline | Cyclic, name: str, column: Scaled, *, indicator: bool) -> None:
+        """Make the block of a curve of one column; `indicator` appends the indicator of empty cells."""
+        self._curve, self._name, self._column, self._indicator = curve, name, column, indicator
+        self.width = curve.width(column) + indicator
+        self.bound = max(curve.bound(column), 1.0) if indicator else curve.bound(column)
+        self.constant = curve.constant if indicator or not column.indicator else 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the curve's features and of the indicator."""
         own = self._curve.names(self._name, self._column)
-        return (*own, f"{self._name} is missing") if self._tells else tuple(own)
+        return (*own, f"{self._name} is missing") if self._indicator else tuple(own)
 
     def features(self, readings: Readings) -> FloatArray:
         """Return the curve's features of a column's reading."""
@@ -223,6 +223,6 @@ class CurveBlock(Block):
         empty = reading.empty if self._column.indicator else None
         if empty is not None:
             values[empty] = 0.0
-        if not self._tells:
+        if not self._indicator:
             return values
         return np.column_stack([values, np.zeros(len(values)) if empty is None else empty])

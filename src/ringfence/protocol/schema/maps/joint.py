@@ -148,7 +148,7 @@ class Waves(Block):
 def products(rows: FloatArray, chosen: FloatArray, bound: float) -> FloatArray:
     """Multiply rows, of norms up to a bound, by Fourier directions: each row a function of its own numbers alone.
 
-    A library adds up products in whichever order it likes, and in another if a row is alone. So rows are cut into two
+    A library adds up products in an order of its own, and in another if a row is alone. So rows are split into two
     limbs, multiples of a power of two, and directions are multiples of 2⁻²⁰: by Cauchy and Schwarz no partial sum of a
     limb's products takes more than 53 bits, and so none is rounded. With d numbers in a row, what is left of each after
     both is at most 4√d·2^(−2·bits) of the bound.
