@@ -48,7 +48,6 @@ from ringfence.protocol.documents.messages import parse_answer as parse_answer
 from ringfence.protocol.documents.messages import unpack as unpack
 from ringfence.protocol.losses import Loss as Loss
 from ringfence.protocol.losses.base import BaseLoss as BaseLoss
-from ringfence.protocol.losses.base import Constants as Constants
 from ringfence.protocol.losses.base import TargetKind as TargetKind
 from ringfence.protocol.losses.custom import Custom as Custom
 from ringfence.protocol.losses.log_link import Gamma as Gamma
@@ -127,7 +126,6 @@ from ringfence.protocol.queries.second_moments import SecondMoments as SecondMom
 from ringfence.protocol.queries.statistics import Statistics as Statistics
 from ringfence.protocol.queries.survival_curve import SurvivalCurve as SurvivalCurve
 from ringfence.protocol.schema.columns import Column as Column
-from ringfence.protocol.schema.columns.base import BaseColumn as BaseColumn
 from ringfence.protocol.schema.columns.base import Identifier as Identifier
 from ringfence.protocol.schema.columns.base import Ignored as Ignored
 from ringfence.protocol.schema.columns.categorical import Boolean as Boolean

@@ -1,5 +1,7 @@
 """What an answer with the silo's own noise costs."""
 
+from functools import partial
+
 from ringfence.accounting import correlation, sampling
 from ringfence.accounting.events import Release
 from ringfence.accounting.sampling import exact_rounding, shift_of
@@ -16,17 +18,11 @@ def event(channel: OwnNoise, plan: Plan, terms: SiloTerms, work: Task) -> Releas
     rows = work.stage.most_answers if channel.correlation else 1
     spread = correlation.column_norm(channel.correlation, rows) if channel.correlation else 1.0
     rounding = exact_rounding(terms.records, rows, query.roundings(plan))
+    noise = partial(shift_of, sigma=work.sigma, summed=terms.records, dimension=dimension, rows=rows, rounding=rounding)
 
     def shift(share: float) -> float:
         """Return the shift of an answer with the silo's own noise, where a record's share of it is `share`."""
-        return shift_of(
-            sensitivity=query.sensitivity(plan, work.batch) * share * spread,
-            sigma=work.sigma,
-            summed=terms.records,
-            dimension=dimension,
-            rows=rows,
-            rounding=rounding,
-        )
+        return noise(sensitivity=query.sensitivity(plan, work.batch) * share * spread)
 
     return sampling.event(
         work.stage.sampling,

@@ -44,6 +44,8 @@ class _Rule(Public):
     depends_on_positions: ClassVar[bool] = False
     brief: ClassVar[str]
     """The batch, in a few words."""
+    sentence: ClassVar[str]
+    """The batch, in a sentence with places for `records`, `batch`, `rounds` and `unit`."""
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
         """Raise ValueError if the sampling rule does not allow these numbers."""
@@ -78,9 +80,9 @@ class _Rule(Public):
         """Name what the rule does, with silos of these records, batches and weights, that no loss bound covers."""
         return ""
 
-    @abstractmethod
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Describe the sampling rule's batch to an operator; `unit` is record or person."""
+        return self.sentence.format(records=records, batch=batch, rounds=rounds, unit=unit)
 
 
 class Full(_Rule):
@@ -125,26 +127,22 @@ class FixedSize(_SecretDraw):
     """A fresh, secret set of `batch` distinct records."""
 
     brief: ClassVar[str] = "a fresh, secret draw of fixed size"
+    sentence: ClassVar[str] = "In each round {batch} of {records} {unit}s take part, drawn afresh and in secret."
     name: Literal["fixed"] = "fixed"
-
-    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Describe a secret draw of fixed size."""
-        return f"In each round {batch} of {records} {unit}s take part, drawn afresh and in secret."
 
 
 class Poisson(_SecretDraw):
     """Each record independently, in secret, with probability batch / records."""
 
     brief: ClassVar[str] = "a fresh, secret draw, each by chance"
+    sentence: ClassVar[str] = (
+        "In each round every {unit} takes part by chance, in secret: {batch} of {records} on average."
+    )
     name: Literal["poisson"] = "poisson"
 
     def most(self, *, records: int, batch: int) -> int:
         """Return all records: by chance, Poisson sampling may draw all."""
         return records
-
-    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Describe Poisson sampling."""
-        return f"In each round every {unit} takes part by chance, in secret: {batch} of {records} on average."
 
 
 class OnePass(_Rule):
@@ -153,6 +151,9 @@ class OnePass(_Rule):
     is_fresh: ClassVar[bool] = True
     depends_on_positions: ClassVar[bool] = True
     brief: ClassVar[str] = "the next ones: each takes part at most once"
+    sentence: ClassVar[str] = (
+        "Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in at most one round."
+    )
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
@@ -190,12 +191,6 @@ class OnePass(_Rule):
         """Name one-pass batches that leave records out."""
         smaller = any(batch < records // rounds for records, batch, _ in sizes)
         return "one-pass batches that leave some out" if smaller else ""
-
-    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Describe one pass over the records."""
-        return (
-            f"Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in at most one round."
-        )
 
 
 class Phased(_Rule):
