@@ -26,15 +26,12 @@ def test_components_do_not_go_together_and_vary_by_what_the_power_leaves(power: 
     np.testing.assert_allclose(np.diag(covariance) / covariance[0, 0], (plain / plain[0]) ** (1 - power), rtol=1e-4)
 
 
-def test_half_of_the_public_records_are_longer_than_1() -> None:
-    assert np.median(np.linalg.norm(fitted()(PUBLIC), axis=1)) == pytest.approx(1.0, rel=1e-5)
-
-
-def test_a_record_s_numbers_depend_on_it_and_the_map_alone() -> None:
-    together = fitted()(MINE)
-    assert together.shape == (9000, 5)
-    np.testing.assert_allclose(fitted()(MINE[8000:8001])[0], together[8000], rtol=1e-4, atol=1e-6)
-    assert fitted()(MINE[:0]).shape == (0, 5)
+def test_a_record_s_numbers_depend_on_it_and_the_map_alone_and_half_of_the_public_ones_are_longer_than_1() -> None:
+    made = fitted()
+    together = made(MINE)
+    assert (together.shape, made(MINE[:0]).shape) == ((9000, 5), (0, 5))
+    np.testing.assert_allclose(made(MINE[8000:8001])[0], together[8000], rtol=1e-4, atol=1e-6)
+    assert np.median(np.linalg.norm(made(PUBLIC), axis=1)) == pytest.approx(1.0, rel=1e-5)
 
 
 def test_one_more_component_changes_no_other_but_their_common_scale() -> None:
@@ -42,20 +39,14 @@ def test_one_more_component_changes_no_other_but_their_common_scale() -> None:
     np.testing.assert_allclose(more / np.linalg.norm(more), few / np.linalg.norm(few), rtol=1e-3, atol=1e-6)
 
 
-def test_a_saved_map_is_the_same_to_the_last_digit(tmp_path: Path) -> None:
+def test_a_saved_map_is_the_same_to_the_last_digit_and_has_the_digest_of_its_file(tmp_path: Path) -> None:
     made = fitted()
     made.save(tmp_path / "map.npy")
     loaded = PublicComponents.load(tmp_path / "map.npy", of="lengths")
     assert (loaded.digest, loaded.name, loaded.length) == (made.digest, made.name, 5)
     np.testing.assert_array_equal(loaded(MINE), made(MINE))
-
-
-def test_the_digest_is_that_of_the_file_and_tells_maps_apart(tmp_path: Path) -> None:
-    made = fitted()
-    made.save(tmp_path / "map.npy")
-    assert hashlib.sha256((tmp_path / "map.npy").read_bytes()).hexdigest() == made.digest
+    assert hashlib.sha256((tmp_path / "map.npy").read_bytes()).hexdigest() == made.digest == fitted().digest
     assert len({made.digest, fitted(4).digest, fitted(power=0.5).digest}) == 3
-    assert made.digest == fitted().digest
 
 
 def test_what_cannot_be_fitted_is_refused_with_the_remedy() -> None:
