@@ -136,10 +136,8 @@ def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
 
 WRITER = """
 import sys
-import tracemalloc
 from pathlib import Path
 from ringfence.storage.chain import Draft
-from ringfence.silo.ledger.history import StoredAnswer
 from ringfence.silo.ledger.ledger import Ledger
 with Ledger.open(Path(sys.argv[1])) as ledger:
     for number in range(50):
