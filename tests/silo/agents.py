@@ -34,14 +34,14 @@ def silo_with(folder: Path, schema: str, table: str, budget: Budget, **settings:
 
 
 def make_silo_folder(
-    folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40, seed: int = 7
+    folder: Path, *, epsilon: float = 2.0, records: int = 40, seed: int = 7, **settings: str | int | None
 ) -> SiloFolder:
     """Set up silo 'clinic' with forty records of the tests' schema; another seed makes other records."""
     rows = [
         ",".join([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
         for cells in np.random.default_rng(seed).uniform(-1, 1, (records, 3))
     ]
-    return silo_with(folder, SCHEMA, "\n".join(["a,b,c,ill", *rows, ""]), Budget(epsilon, 1e-6), port=port)
+    return silo_with(folder, SCHEMA, "\n".join(["a,b,c,ill", *rows, ""]), Budget(epsilon, 1e-6), **settings)
 
 
 def edit_ledger(path: Path, *statements: str) -> None:

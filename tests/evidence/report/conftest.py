@@ -32,7 +32,7 @@ from ringfence.silo.records.records import Records
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "<img src=x onerror=alert(1)>&amp;"
-"""A silo's name, chosen by whoever runs that silo."""
+"""A silo's name, or a plan's purpose, that somebody else chose."""
 
 SCHEMA = """
 columns.age = {type = "numeric", lower = 0, upper = 100}
