@@ -86,4 +86,4 @@ def test_a_refused_round_ends_the_audit_with_the_reason(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "ledger", silo=SILO, budget=Budget(3.0, 1e-5)) as ledger:
         gate = Gate(records, ledger)  # the plan was never approved
         with pytest.raises(TrainingError, match="not approved"):
-            ask_all_rounds(mean_answer_reader(plan, [gate]), plan, lambda stage: np.zeros(plan.dimension))
+            ask_all_rounds(mean_answer_reader(plan, [gate]), plan)

@@ -33,13 +33,19 @@ from ringfence.evidence.audit.noise_tests import SumOfSquares, sum_of_squares
 from ringfence.evidence.audit.plans import CLIP, private_keys
 from ringfence.protocol import (
     Answer,
+    Comparison,
+    Evaluation,
+    FeatureMeans,
+    FeatureMoments,
     FloatArray,
     Observer,
     Plan,
+    PreconditionedGradient,
     Refusal,
     RefusalReason,
     RoundRequest,
     SealedUpdate,
+    SecondMoments,
     ShufflerChannel,
     SiloTerms,
     Task,
@@ -47,9 +53,16 @@ from ringfence.protocol import (
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import task
+from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
+from ringfence.protocol.queries.second_moments import MomentsArgument
 from ringfence.server.channels import RECEIVERS, Collect, Totals
 from ringfence.shuffler import sealing, shares
 from ringfence.silo.gate.gate import Gate
+from ringfence.silo.queries import compute
+from ringfence.silo.records.records import Records
+
+CanaryRecords = Callable[[Plan, FloatArray], Records]
+"""The silo's records for given coins."""
 
 Look = Callable[[RoundRequest], FloatArray]
 """Ask for a round, and return what the server learns from the answers: one vector; an empty one if turns are over."""
@@ -117,19 +130,18 @@ class Observation:
         return sum_of_squares(sums, self.strength[0] / np.sqrt(releases), releases, self.rate)
 
 
-def ask_all_rounds(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> list[FloatArray]:
+def ask_all_rounds(look: Look, plan: Plan) -> list[FloatArray]:
     """Ask every round of the plan, `REPEATS` times each: as the stage starts, and, in training, at weights that depend
     on earlier answers.
 
-    `start` says what a stage, by its number, is asked about first. Returns the mean of each round's answers,
-    of as many rounds as were answered.
+    A stage starts at `server_argument`. Returns the mean of each round's answers, of as many rounds as were answered.
     """
     rows: list[FloatArray] = []
-    weights = start(0)
+    weights = server_argument(plan, 0)
     for round in range(plan.rounds):
         stage, number, _ = plan.place(round)
         if not stage.query.trains:
-            weights = start(number)
+            weights = server_argument(plan, number)
         request = RoundRequest.at(plan.digest(), round, weights)
         answers = [answer for _ in range(REPEATS) if (answer := look(request)).size]
         if not answers:
@@ -138,8 +150,56 @@ def ask_all_rounds(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -
         if stage.query.trains:
             # Any rule would do: it shows that answers may decide what is asked next.
             moved = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
-            weights = np.concatenate([moved, start(number)[plan.dimension :]])  # what comes behind weights stays
+            beyond = server_argument(plan, number)[plan.dimension :]  # what comes behind the weights stays
+            weights = np.concatenate([moved, beyond])
     return rows
+
+
+def server_argument(plan: Plan, stage: int) -> FloatArray:
+    """Return the argument with which a server sees the canary best in a stage; weights of 0 if any will do.
+
+    At weights of 0 the residual is the target; axes are so long that every record or gradient is clipped.
+    """
+    query, weights, axes = plan.stages[stage].query, np.zeros(plan.dimension), np.eye(plan.data.width)
+    match query:
+        case Evaluation():
+            return _evaluation_argument(plan, query)
+        case Comparison():
+            return _comparison_argument(plan, query)
+        case SecondMoments():  # in units of half of the target's bound
+            return MomentsArgument(weights, 0.5, 1.0, axes).packed()
+        case FeatureMoments():
+            return FeatureMomentsArgument(4.0 * axes, -1.0, 1.0).packed()
+        case FeatureMeans():
+            return np.array([-1.0, 1.0])
+        case PreconditionedGradient():
+            return np.concatenate([weights, 4.0 * axes.reshape(-1)])
+    return weights
+
+
+def _evaluation_argument(plan: Plan, query: Evaluation) -> FloatArray:
+    """Ask all blocks alike, with bin edges by which one pair of records moves each as far as any pair can."""
+    blocks = query.blocks(plan)
+    bin_edges = {"squared": [2.0], "absolute": [2.0], "loss": [2.0], "target": [0.0, 1.0]}
+    numbers = [
+        bin_edges.get(block.name, np.linspace(-0.9, 0.9, block.bin_edges) + (block.name == "residuals"))
+        for block in blocks
+    ]
+    shares = np.full(len(blocks), 1.0 / len(blocks) - 2.0**-50)
+    return np.concatenate([np.eye(plan.dimension)[0], *numbers, shares])
+
+
+def _comparison_argument(plan: Plan, query: Comparison) -> FloatArray:
+    """Return models that differ by much for one target and by little for the other, for sizes.
+
+    For losses, the last model is the opposite of the others.
+    """
+    along, models = np.eye(plan.dimension)[0], np.zeros((query.models, plan.dimension))
+    if query.part == "sizes":
+        models[0] = along
+        return np.concatenate([models.reshape(-1), np.full(query.bin_edges, 0.7)])
+    models[:-1], models[-1] = along, -along
+    return np.concatenate([models.reshape(-1), [1e-3]])
 
 
 def silos_in_mean(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
@@ -224,12 +284,28 @@ def read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: fl
     return Observation(mix @ -np.array(answers)[:, : len(rows)] / sigma, mix @ means / sigma, rate=rate)
 
 
-def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: FloatArray) -> Observation:
-    """Turn one answer, whose exact value is `plus` or `minus`, into its coordinate between the two."""
-    way = (plus - minus) / 2
-    length = float(np.linalg.norm(way))
-    number = float((answer - (plus + minus) / 2) @ way) / length / sigma
-    return Observation(np.array([[number]]), np.array([[length / sigma]]))
+def read_pair(plan: Plan, answers: Sequence[FloatArray], *, records: CanaryRecords) -> Observation:
+    """Tell the two records of a worst case apart: each answer becomes its coordinate between those without noise.
+
+    A server that knows all other records computes what the silo would answer without noise with either record.
+    """
+    worlds = [records(plan, np.array([coin])) for coin in (1.0, -1.0)]
+    seen: list[tuple[float, float]] = []
+    for round, answer in enumerate(answers):
+        plus, minus = (_exact_answer(plan, plan.place(round).number, own) for own in worlds)
+        way, sigma = (plus - minus) / 2, task(plan, plan.silos[0], round, 0).sigma
+        length = float(np.linalg.norm(way))
+        seen.append((float((answer - (plus + minus) / 2) @ way) / length / sigma, length / sigma))
+    numbers, strength = np.array(seen).T[:, :, None]
+    return Observation(numbers, strength)
+
+
+def _exact_answer(plan: Plan, number: int, records: Records) -> FloatArray:
+    """Return the answer of a silo with a worst case's records in a stage, without noise."""
+    stage, terms = plan.stages[number], plan.silos[0]
+    chosen = np.zeros(terms.records)
+    chosen[sections.members(stage.section, terms.records, plan.held_out)] = 1.0
+    return compute(stage.query, plan, server_argument(plan, number), records, chosen, terms.stages[number].batch)
 
 
 def open_all_seals(plan: Plan) -> Collect:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from ringfence.evidence.audit.mechanisms import MECHANISMS, Mechanism, records_w
 from ringfence.evidence.audit.noise_tests import SumOfSquares, p_value
 from ringfence.evidence.audit.plans import CANARIES, SILO, AuditQuery, private_keys
 from ringfence.evidence.audit.sabotage import NONE, SABOTAGES
-from ringfence.evidence.audit.worst_cases import server_argument
 from ringfence.protocol import FloatArray, Plan, SiloTerms
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
@@ -268,7 +267,7 @@ def _play_run(mechanism: Mechanism, query: AuditQuery, plans: Sequence[Plan], fo
             answering = own.silos[:1] if mechanism.against == "anyone" else own.silos
             gates = [approved(own, terms) for terms in answering]
             look = mean_answer_reader(own, gates, open_all_seals(own))
-            answers = ask_all_rounds(look, own, partial(server_argument, own))
+            answers = ask_all_rounds(look, own)
             if mechanism.reads(own):
                 observations.append(mechanism.read(own, answers))
         claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), query.delta)

@@ -14,16 +14,22 @@ the rule `sum`, rounding makes it shorter by 2⁻³¹ of that. Over 1200 runs at
 squared shifts, which bounds how far any probability is off, is below 10⁻⁷.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from ringfence.evidence.audit import plans, worst_cases
-from ringfence.evidence.audit.adversary import Observation, canary_rows, read_counts, read_gradients
+from ringfence.evidence.audit import plans
+from ringfence.evidence.audit.adversary import (
+    CanaryRecords,
+    Observation,
+    canary_rows,
+    read_counts,
+    read_gradients,
+    read_pair,
+)
 from ringfence.evidence.audit.plans import CANARIES, CORRELATION, PERSON_ROWS, AuditQuery
-from ringfence.evidence.audit.worst_cases import CanaryRecords
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import (
     Curvature,
@@ -39,9 +45,13 @@ from ringfence.protocol import (
     SecondMoments,
     Section,
     SiloTerms,
+    Statistics,
+    SurvivalCurve,
     pack,
+    parse_schema,
 )
 from ringfence.protocol.plan import sections
+from ringfence.protocol.schema.encoding import features_of, read_cells, target_of
 from ringfence.silo.records.records import Records
 
 
@@ -65,6 +75,70 @@ def _person_records(plan: Plan, coins: FloatArray) -> Records:
     often = np.where(once.targets == -1.0, PERSON_ROWS[-1.0], PERSON_ROWS[1.0])
     of_row = np.concatenate([np.flatnonzero(often > turn) for turn in range(max(often))])
     return Records(plan.data, once.features[of_row], once.targets[of_row], of_row=of_row)
+
+
+def canary_pair(
+    heads: tuple[float, float, float], tails: tuple[float, float, float], section: Section | None = None
+) -> CanaryRecords:
+    """Return a worst case of one of two records, each two features and a target, among zeros: the section's first."""
+
+    def records(plan: Plan, coins: FloatArray) -> Records:
+        """Return the worst case's records: the canary that the coin chose, among zeros."""
+        count = plan.silos[0].records
+        rows = np.zeros((count, 3))
+        rows[sections.members(section, count, plan.held_out)[0]] = heads if coins[0] > 0 else tails
+        return Records(plan.data, rows[:, :2], rows[:, 2])
+
+    return records
+
+
+def cell_pair(cells: Mapping[str, tuple[str, str, str]]) -> CanaryRecords:
+    """Return a worst case of counts, from three cells of each column: the canary's for either coin, and the others'."""
+
+    def records(plan: Plan, coins: FloatArray) -> Records:
+        """Return the worst case's records: one in the coin's cells, among others that are all alike."""
+        canary, others = (0 if coins[0] > 0 else 1), plan.silos[0].records - 1
+        table = {name: [three[canary], *[three[2]] * others] for name, three in cells.items()}
+        read = read_cells(plan.data.used, table, source="the audit")
+        return Records(plan.data, features_of(plan.data, read), target_of(plan.data, read), cells=read)
+
+    return records
+
+
+CURVATURE_PAIR = canary_pair((1.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+"""A record of the largest norm, or of none: the eigenvalue is X²/n or 0."""
+
+_SCORED = (1 - 2.0**-20, 0.0, 1.0), (1 - 2.0**-20, 0.0, -1.0)
+EVALUATION_PAIR, COMPARISON_PAIR = canary_pair(*_SCORED), canary_pair(*_SCORED, section="held-out")
+"""A score just below the bound, and the one bound or the other for a target."""
+
+SECOND_MOMENTS_PAIR = canary_pair((1.0, 0.0, 0.5 - 2.0**-30), (1.0, 0.0, -1.0))
+"""A record of the largest norm: its target just inside the unit, or far beyond the other way."""
+
+FEATURE_MOMENTS_PAIR = canary_pair((1.0, 0.0, -1.0), (0.0, 1.0, 1.0))
+"""Along the one axis with the least target, or along the other with the largest."""
+
+FEATURE_MEANS_PAIR = canary_pair((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))
+"""A record of the largest norm along an axis with the largest target, or its negative."""
+
+PRECONDITIONED_PAIR = canary_pair((1.0, 0.0, 1.0), (1.0, 0.0, -1.0))
+"""A record of the largest norm, with the one bound or the other for a target."""
+
+STATISTICS_PAIR = cell_pair({"dose": ("1", "0", ""), "label": ("a", "c", "b"), "size": ("1", "-1", "0.5")})
+"""At one end of every column or at the other."""
+
+SURVIVAL_PAIR = cell_pair({"days": ("1", "9", "3"), "died": ("yes", "no", "no")})
+"""A time that ends early, by an event, or is observed to its bound without one."""
+
+_DOSES = {
+    "dose": {"type": "numeric", "lower": 0.0, "upper": 1.0, "missing": 0.0},
+    "label": {"type": "categorical", "categories": ["a", "b", "c"]},
+    "size": {"type": "numeric", "lower": -1.0, "upper": 1.0},
+}
+_DEATHS = {
+    "days": {"type": "numeric", "lower": 0.0, "upper": 9.0},
+    "died": {"type": "categorical", "categories": ["no", "yes"]},
+}
 
 
 @dataclass(frozen=True)
@@ -136,15 +210,10 @@ def _single_canary_mechanism(
     return Mechanism(
         partial(plans.query_plans, asked=asked, schema=schema, repeated=repeated),
         records,
-        partial(worst_cases.read_pair, records=records),
+        partial(read_pair, records=records),
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"} if repeated else _ONE_RELEASE,
     )
-
-
-def _cells_mechanism(case: worst_cases.CellsCase) -> Mechanism:
-    """Return the audited mechanism of a query that counts cells."""
-    return _single_canary_mechanism(case.query, case.records, case.schema, repeated=False)
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -167,9 +236,9 @@ MECHANISMS: dict[str, Mechanism] = {
     # Full batches, then Poisson batches, on one ledger.
     "several-plans": Mechanism(plans.two_kinds_of_plans, rounds=4),
     # The private estimate of the features' curvature.
-    "curvature": _single_canary_mechanism(Curvature(), worst_cases.CURVATURE_PAIR, repeated=False),
+    "curvature": _single_canary_mechanism(Curvature(), CURVATURE_PAIR, repeated=False),
     # How well a model predicts, with bin edges of the server's choice.
-    "evaluation": _single_canary_mechanism(Evaluation(), worst_cases.EVALUATION_PAIR),
+    "evaluation": _single_canary_mechanism(Evaluation(), EVALUATION_PAIR),
     # Candidates that are trained, compared and the best evaluated, for one claim: by records that train, and by one
     # that is held out.
     "choice": Mechanism(
@@ -181,8 +250,8 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "comparison": Mechanism(
         partial(plans.choice_plans, section="held-out"),
-        worst_cases.COMPARISON_PAIR,
-        partial(worst_cases.read_pair, records=worst_cases.COMPARISON_PAIR),
+        COMPARISON_PAIR,
+        partial(read_pair, records=COMPARISON_PAIR),
         section="held-out",
         most_canaries=1,
         # The whole choice is claimed, so that training, which is planned by the wrong sensitivity too, hides that.
@@ -190,14 +259,24 @@ MECHANISMS: dict[str, Mechanism] = {
         rounds=plans.CANDIDATES,
     ),
     # Counts of cells: of columns, and of the parts of the time in which records end.
-    "statistics": _cells_mechanism(worst_cases.STATISTICS),
-    "survival-curve": _cells_mechanism(worst_cases.SURVIVAL_CURVE),
+    "statistics": _single_canary_mechanism(
+        Statistics(columns=("dose", "label", "size"), bins=16),
+        STATISTICS_PAIR,
+        parse_schema({"columns": _DOSES}, target="size"),
+        repeated=False,
+    ),
+    "survival-curve": _single_canary_mechanism(
+        SurvivalCurve(time="days", event="died", cuts=(2.0, 5.0)),
+        SURVIVAL_PAIR,
+        parse_schema({"columns": _DEATHS}, target="days"),
+        repeated=False,
+    ),
     # What intervals for coefficients rest on.
-    "second-moments": _single_canary_mechanism(SecondMoments(start=pack(np.zeros(2))), worst_cases.SECOND_MOMENTS_PAIR),
+    "second-moments": _single_canary_mechanism(SecondMoments(start=pack(np.zeros(2))), SECOND_MOMENTS_PAIR),
     # How features vary together, along axes of the server's choice, the means of many, and gradients along axes.
-    "feature-moments": _single_canary_mechanism(FeatureMoments(), worst_cases.FEATURE_MOMENTS_PAIR),
-    "feature-means": _single_canary_mechanism(FeatureMeans(), worst_cases.FEATURE_MEANS_PAIR),
-    "preconditioned": _single_canary_mechanism(PreconditionedGradient(), worst_cases.PRECONDITIONED_PAIR),
+    "feature-moments": _single_canary_mechanism(FeatureMoments(), FEATURE_MOMENTS_PAIR),
+    "feature-means": _single_canary_mechanism(FeatureMeans(), FEATURE_MEANS_PAIR),
+    "preconditioned": _single_canary_mechanism(PreconditionedGradient(), PRECONDITIONED_PAIR),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
     # first plan for a server that colludes with the shuffler.
     "shuffled": _shuffled_mechanism("server", {"with-replacement", "forget-peer", "ignore-persons", "forget-tries"}),
