@@ -5,19 +5,20 @@ that its silo ever signed is one of its entries. Signatures that contradict this
 shows them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import CertificateError, MessageError
-from ringfence.protocol import Certificate, SignedHead, parse_answer, read_certificate
+from ringfence.protocol import SignedHead, parse_answer, read_certificate
 from ringfence.server.transcript import Answered, read_transcript
 from ringfence.shuffler import sealing
 
 
 def require_one_history(files: Sequence[Path]) -> None:
     """Raise CertificateError unless the (verified) certificates are all of one ledger that only grew."""
-    certificates = [_load_certificate(file) for file in files]
+    certificates = [read_certificate(file.read_bytes()).certificate for file in files]
     longest = max(certificates, key=lambda certificate: len(certificate.entries))
     for certificate in certificates:
         if (certificate.public_key, certificate.entries[0].hash) != (longest.public_key, longest.entries[0].hash):
@@ -57,7 +58,7 @@ class TranscriptHeads:
 
 def require_transcript_heads(file: Path, folder: Path) -> TranscriptHeads:
     """Raise CertificateError if a run's transcript holds a head that is not an entry of the (verified) certificate."""
-    certificate = _load_certificate(file)
+    certificate = read_certificate(file.read_bytes()).certificate
     on_it, elsewhere, unsigned = 0, 0, 0
     ledger, entries = certificate.entries[0].hash, certificate.entries
     for head in _signed_heads(certificate.silo, folder):
@@ -81,20 +82,10 @@ def require_transcript_heads(file: Path, folder: Path) -> TranscriptHeads:
     return TranscriptHeads(on_it, elsewhere, unsigned)
 
 
-def _load_certificate(file: Path) -> Certificate:
-    """Read a certificate whose ledger may have been forked."""
-    return read_certificate(file.read_bytes()).certificate
-
-
-def _signed_heads(silo: str, folder: Path) -> list[SignedHead]:
-    """Return the ledger heads that a silo signed in a run's transcript, to find forks."""
-    heads = []
+def _signed_heads(silo: str, folder: Path) -> Iterator[SignedHead]:
+    """Yield the ledger heads that a silo signed in a run's transcript, to find forks."""
     for entry in read_transcript(folder)[1]:
         if isinstance(entry, Answered) and entry.silo == silo:
-            try:
-                head = parse_answer(entry.answer()).head
-            except MessageError:
-                continue
-            if head is not None:
-                heads.append(head)
-    return heads
+            with suppress(MessageError):
+                if (head := parse_answer(entry.answer()).head) is not None:
+                    yield head

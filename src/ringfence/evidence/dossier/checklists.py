@@ -15,65 +15,41 @@ def nist_section(evidence: Evidence) -> Html:
     is_small = all(silo.run[0].delta <= (1 + ROUNDING) / silo.terms.records**2 for silo in evidence.silos)
     small = "at most 1/n² in every silo" if is_small else "above 1/n² in some silo"
     observer = claimed_against(plan.observers, plan.most_colluders)
-    rows: list[tuple[Value, ...]] = [
-        (
-            "Privacy parameters: what are ε and δ, and over which releases?",
-            f"For each {plan.unit}, {observer}: at most epsilon = {worst.epsilon:.4g} over this run, fixed in advance. "
-            f"Delta is at most {largest:.2g}, {small}. {_all_releases_answer(evidence)}",
-        ),
-        (
-            "Which variant, and how was it converted?",
-            "(ε, δ), computed numerically from the noise itself, exactly or as an upper bound, with no conversion "
-            "from Rényi or concentrated variants. The best guess stated beside it is computed from the same noise.",
-        ),
-        ("Unit of privacy: what is one person's data?", _unit_answer(evidence)),
-        (
-            "Bounded or unbounded neighbours?",
-            f"Bounded: data sets that differ in one replaced {plan.unit}. How many {plan.unit}s a silo has is public.",
-        ),
-        (
-            "Other releases of the same data?",
-            "Everything that passed the gate is in the ledger and in its total. Only the silo can say what else was "
-            "done with the records.",
-        ),
-        (
-            "Algorithms and correctness: is the mechanism proved, and who checked it?",
-            "Sensitivities and composition are proved in Ringfence's documentation, and checking a certificate "
-            f"recomputes every charge from the plan. {_audit_answer(evidence)}",
-        ),
-        ("Utility: how accurate is the result?", _utility_answer(evidence)),
-        (
-            "Bias: for whom is it worse?",
-            "Noise hurts small groups and small silos more, and clipping reduces the influence of unusual records. "
-            + ("Metrics per silo are in the evaluation. " if report is not None and len(report.silos) > 1 else "")
-            + "No metrics for other groups were asked for; `ringfence statistics` and `ringfence evaluate` can ask, at "
-            "a cost in budget.",
-        ),
-        (
-            "Trust model: who must be trusted with what?",
-            f"Each silo trusts its own machine and operator. Beyond that the guarantee relies on: {plan.trust}. It "
-            f"holds {observer}. {' '.join(plan.leading_channel.reliance_words())}",
-        ),
-        (
-            "Side channels: can timing or arithmetic leak?",
-            "Sums are exact, in whole numbers, and noise is discrete, from the operating system's randomness. How long "
-            "an answer takes is not covered by the guarantee.",
-        ),
-        (
-            "Access control: who can reach the records?",
-            "Only the silo's agent opens them; couriers carry bytes. "
-            + (_access_answer(evidence) or "How the silo protects its own machine is for the silo to say."),
-        ),
-        (
-            "Data collection exposure: what happened before?",
-            "Not in this dossier: how records were collected and kept is for each silo to answer.",
-        ),
-    ]
+    answers = {
+        "Privacy parameters: what are ε and δ, and over which releases?": f"For each {plan.unit}, {observer}: at most "
+        f"epsilon = {worst.epsilon:.4g} over this run, fixed in advance. Delta is at most {largest:.2g}, {small}. "
+        f"{_all_releases_answer(evidence)}",
+        "Which variant, and how was it converted?": "(ε, δ), computed numerically from the noise itself, exactly or as "
+        "an upper bound, with no conversion from Rényi or concentrated variants. The best guess stated beside it is "
+        "computed from the same noise.",
+        "Unit of privacy: what is one person's data?": _unit_answer(evidence),
+        "Bounded or unbounded neighbours?": f"Bounded: data sets that differ in one replaced {plan.unit}. How many "
+        f"{plan.unit}s a silo has is public.",
+        "Other releases of the same data?": "Everything that passed the gate is in the ledger and in its total. Only "
+        "the silo can say what else was done with the records.",
+        "Algorithms and correctness: is the mechanism proved, and who checked it?": "Sensitivities and composition are "
+        "proved in Ringfence's documentation, and checking a certificate recomputes every charge from the plan. "
+        f"{_audit_answer(evidence)}",
+        "Utility: how accurate is the result?": _utility_answer(evidence),
+        "Bias: for whom is it worse?": "Noise hurts small groups and small silos more, and clipping reduces the "
+        "influence of unusual records. "
+        + ("Metrics per silo are in the evaluation. " if report is not None and len(report.silos) > 1 else "")
+        + "No metrics for other groups were asked for; `ringfence statistics` and `ringfence evaluate` can ask, at "
+        "a cost in budget.",
+        "Trust model: who must be trusted with what?": "Each silo trusts its own machine and operator. Beyond that the "
+        f"guarantee relies on: {plan.trust}. It holds {observer}. {' '.join(plan.leading_channel.reliance_words())}",
+        "Side channels: can timing or arithmetic leak?": "Sums are exact, in whole numbers, and noise is discrete, "
+        "from the operating system's randomness. How long an answer takes is not covered by the guarantee.",
+        "Access control: who can reach the records?": "Only the silo's agent opens them; couriers carry bytes. "
+        + (_access_answer(evidence) or "How the silo protects its own machine is for the silo to say."),
+        "Data collection exposure: what happened before?": "Not in this dossier: how records were collected and kept "
+        "is for each silo to answer.",
+    }
     return section(
         "Questions of NIST SP 800-226",
         paragraph("Guidelines for Evaluating Differential Privacy Guarantees (March 2025), by the components of its "
                  "pyramid, from top to base. The wording of the questions is ours."),
-        table("Answers", ["question", "answer"], [(question, readable(str(answer))) for question, answer in rows]),
+        table("Answers", ["question", "answer"], [(name, readable(text)) for name, text in answers.items()]),
     )  # fmt: skip
 
 

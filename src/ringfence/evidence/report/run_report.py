@@ -135,16 +135,13 @@ def run_report_page(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pro
 
 def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tuple[str, str]:
     """Return the title of a run report's page, and a sentence on what was done."""
-    target = f"“{plan.data.target_words}”"
+    target, who = f"“{plan.data.target_words}”", counted(silos, "silo")
     if plan.steps:
-        return (
-            f"A model of {target} from {counted(silos, 'silo')}",
-            f"{counted(silos, 'silo')} trained one model that predicts {target}",
-        )
+        return f"A model of {target} from {who}", f"{who} trained one model that predicts {target}"
     if evaluation is not None:
-        words = f"{counted(silos, 'silo')} measured how well a model predicts {target}; nothing was trained"
-        return f"How well a model predicts {target}, measured by {counted(silos, 'silo')}", words
-    return f"Statistics of {counted(silos, 'silo')}", f"{counted(silos, 'silo')} answered; nothing was trained"
+        words = f"{who} measured how well a model predicts {target}; nothing was trained"
+        return f"How well a model predicts {target}, measured by {who}", words
+    return f"Statistics of {who}", f"{who} answered; nothing was trained"
 
 
 def _guarantees(plan: Plan, content: Mapping[str, Any]) -> list[Html]:

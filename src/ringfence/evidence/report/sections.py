@@ -16,21 +16,18 @@ _UNITS: dict[Unit, tuple[str, str]] = {
     "person": ("Person", "Anyone with rows in one silo's table. The guarantee covers all rows of a person together."),
 }
 
-_TERMS = (
-    ("Silo", "One organisation that keeps its own records: a hospital, a bank, a school."),
-    (
-        "Epsilon (ε)",
-        "The privacy loss: how much a silo's messages can reveal about any one {unit}. At 0 they reveal nothing; at 1 "
-        "they change the odds anyone would give on a {unit} by a factor of at most 2.72.",
-    ),
-    ("Delta (δ)", "The tiny probability that epsilon does not cover."),
-    ("Ledger", "The silo's own log of every request and every answer. Tampering with a line is detected."),
-)
+_TERMS = {
+    "Silo": "One organisation that keeps its own records: a hospital, a bank, a school.",
+    "Epsilon (ε)": "The privacy loss: how much a silo's messages can reveal about any one {unit}. At 0 they reveal "
+    "nothing; at 1 they change the odds anyone would give on a {unit} by a factor of at most 2.72.",
+    "Delta (δ)": "The tiny probability that epsilon does not cover.",
+    "Ledger": "The silo's own log of every request and every answer. Tampering with a line is detected.",
+}
 
 
 def glossary(unit: Unit) -> Html:
     """Return the reports' section that defines a statement's terms for a reader who does not know them."""
-    terms = (_UNITS[unit], *_TERMS)
+    terms = (_UNITS[unit], *_TERMS.items())
     return bullets(together(tag("strong", f"{term}. "), meaning.format(unit=unit)) for term, meaning in terms)
 
 

@@ -88,24 +88,20 @@ def _difference(column: ReadColumn, difference: Difference) -> str:
 
 def _numeric_table(name: str, described: ReadColumn, columns: Mapping[str, NumericSummary]) -> PrintedTable:
     """Return the printed table of a numeric column's statistics: mean, deviation and quantiles by silo."""
-    first = next(iter(columns.values()))
     deviation = f"deviation in {described.distance}" if described.distance else "deviation"
-    header = [
-        "silo",
-        *(["missing"] if first.missing is not None else []),
-        *(["mean", deviation] if first.mean is not None else []),
-        *("median" if p == 0.5 else f"{p:.0%}" for p in QUANTILES),
-    ]
     rows = []
     for silo, column in columns.items():
-        missing = [] if column.missing is None else [_percent(column.missing)]
-        mean = [] if column.mean is None else [_in_column_format(described, column.mean)]
-        spread = [] if column.deviation is None else [_with_interval(column.deviation)]
-        quantiles = (_in_column_format(described, column.quantiles[p]) for p in QUANTILES)
-        rows.append([silo, *missing, *mean, *spread, *quantiles])
+        row = {"silo": silo}
+        if column.missing is not None:
+            row["missing"] = _percent(column.missing)
+        if column.mean is not None and column.deviation is not None:
+            row |= {"mean": _in_column_format(described, column.mean), deviation: _with_interval(column.deviation)}
+        for p in QUANTILES:
+            row["median" if p == 0.5 else f"{p:.0%}"] = _in_column_format(described, column.quantiles[p])
+        rows.append(row)
     kind, bounds = described.described
-    known = f"{kind}s from {bounds}" if first.mean is not None else f"{kind}s without public bounds"
-    return PrintedTable(f"{name}: {known}", header, rows)
+    known = f"{kind}s from {bounds}" if "mean" in rows[0] else f"{kind}s without public bounds"
+    return PrintedTable(f"{name}: {known}", list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _in_column_format(column: ReadColumn, number: Estimate) -> str:
