@@ -131,18 +131,24 @@ def broken(name: str, query: AuditQuery, sabotage: str, honest: GameRun) -> Brok
     return replace(found[0], size=size, sums=sums)
 
 
+def _as_planned(numbers: object) -> Broken:
+    """A plan or a ledger that is wrong, with noise that is drawn as planned: nothing to be seen in squares."""
+    del numbers
+    return Broken()
+
+
 _LAWS: dict[str, Callable[..., Broken]] = {
     "half-noise": methodcaller("less_noise", 0.5),
     "root-half-noise": methodcaller("less_noise", math.sqrt(0.5)),
     "skip-clip": methodcaller("unclipped"),
     "repeat-round": methodcaller("repeated"),
     "with-replacement": methodcaller("drawn_twice"),
-    "wrong-sensitivity": methodcaller("wrong_sensitivity"),
+    "wrong-sensitivity": _as_planned,
     "reuse-noise": methodcaller("reused"),
-    "forget-peer": methodcaller("wrong_sensitivity"),  # likewise the plan's fault
+    "forget-peer": _as_planned,
     "keep-order": methodcaller("kept_apart"),
     "ignore-persons": methodcaller("by_rows"),
-    "forget-tries": methodcaller("wrong_sensitivity"),  # the ledger's fault: the noise is as planned
+    "forget-tries": _as_planned,
 }
 
 
@@ -209,10 +215,6 @@ class Noisy:
             drawn = partial(_number, trials=work.batch, rate=rate, numbers=len(self.seen.strength) // len(rows))
             found += _each(row, drawn)
         return Broken(found)
-
-    def wrong_sensitivity(self) -> Broken:
-        """A plan with too little noise, which is drawn as planned: nothing to be seen in squares."""
-        return Broken()
 
     def reused(self) -> Broken:
         return Broken(sums=self._sums(variance=float(len(self.seen.strength))))
@@ -302,9 +304,6 @@ class Counted:
         times, log_weights = _times(self.batches[0], 1 / self.batches[0])
         laws = [self.number(often, sum(self.tossed) + self.rounding(int(often))) for often in times]
         return Broken([(Drawn(log_weights, laws), self.seen.strength.size)])
-
-    def wrong_sensitivity(self) -> Broken:
-        return Broken()
 
     def reused(self) -> Broken:
         """Coins are reused, those that decide roundings are not."""

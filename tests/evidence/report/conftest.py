@@ -1,6 +1,5 @@
 """One page of every kind of report, made by real runs."""
 
-import csv
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -57,12 +56,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     (folder / "schema.toml").write_text(SCHEMA)
     paths = [folder / "clinic.csv", folder / f"{HOSTILE}.csv"]
     for path in paths:
-        with path.open("w", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(["age", "dose", "ill"])
-            for _ in range(150):
-                age, dose = random.uniform(0, 100), random.uniform(0, 10)
-                rows.writerow([f"{age:.4f}", f"{dose:.4f}", "yes" if age / 10 > dose else "no"])
+        cells = random.uniform(0, [100, 10], (150, 2))
+        rows = (f"{age:.4f},{dose:.4f},{'yes' if age / 10 > dose else 'no'}" for age, dose in cells)
+        path.write_text("\n".join(["age,dose,ill", *rows, ""]))
     return paths
 
 
@@ -131,9 +127,7 @@ def pages(
     folder = tmp_path_factory.mktemp("pages")
     trained()[0].write(folder / "train.html")
     conducted.write(folder / "server-run.html")
-    audit_report(AUDIT, ["Not refuted: the attack did no better than the claim allows.", "No proof."]).write(
-        folder / "audit.html"
-    )
+    audit_report(AUDIT, ["Not refuted: as the claim allows.", "No proof."]).write(folder / "audit.html")
     _statistics(files).write(folder / "statistics.html")
     shutil.copytree(ROOT / "docs" / "results" / "mnist", folder / "mnist")
     written = write_single_page(folder / "mnist" / "index.md")

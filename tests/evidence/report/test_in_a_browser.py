@@ -1,7 +1,6 @@
 """Every kind of report, looked at in a real browser."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -57,18 +56,9 @@ def visit(window: Window, pages: dict[str, Path], kind: str) -> Visit:
 
 def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visit, kind: str) -> None:
     figures = visit.page.evaluate(BOXES)
-    expected = {
-        "train": {5, 6, 7},
-        "server-run": {3},
-        "audit": {1},
-        "statistics": {5},
-        "reproduce": {2},
-    }  # noise may hide curves
-    assert len(figures) in expected[kind]
-    for width, height, described in figures:
-        assert width > 300
-        assert height > 80
-        assert described
+    expected = {"train": (5, 6, 7), "server-run": (3,), "audit": (1,), "statistics": (5,), "reproduce": (2,)}
+    assert len(figures) in expected[kind]  # noise may hide curves
+    assert all(width > 300 and height > 80 and described for width, height, described in figures)
     assert visit.page.evaluate(CUT_OFF) == []
     assert visit.console == []
 
@@ -128,17 +118,6 @@ def test_printed_all_sections_are_there(visit: Visit, kind: str) -> None:
     assert printed.startswith(b"%PDF")
     assert len(re.findall(rb"/Type /Page\b", printed)) >= (1 if kind == "audit" else 2)
     assert len(re.findall(rb"/Title ", printed)) >= len(headings)  # the outline has an entry for each
-
-
-def test_headings_are_in_order_and_every_table_has_a_name(visit: Visit) -> None:
-    names = visit.page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
-    levels = [int(name[1]) for name in names]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    scrolling = visit.page.locator("div.scroll")
-    assert visit.page.locator("table").count() == scrolling.count() > 0
-    assert all(part.get_attribute("aria-label") for part in scrolling.all())
 
 
 def test_a_hostile_silo_name_stays_text(visit: Visit, kind: str) -> None:
