@@ -119,7 +119,7 @@ def test_a_certificate_of_a_ledger_that_went_another_way_is_refuted(
         require_transcript_heads(certificate(silo_folder, "other"), run)
 
 
-def test_other_silos_heads_and_those_of_other_ledgers_are_told_and_prove_nothing(
+def test_other_silos_heads_and_those_of_other_ledgers_are_counted_and_prove_nothing(
     silo_folder: SiloFolder, plan: Plan, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()

@@ -141,6 +141,6 @@ def test_a_certificate_that_leaves_out_or_lowers_one_observer_s_costs_is_refused
         verify(resigned(certificate, spent=(server, anyone.model_copy(update={"delta": 1e-3}))))
 
 
-def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match="could not be read: No such file"):
         verify_file(tmp_path / "none.json")

@@ -1,8 +1,7 @@
 """Proof that a ledger was rolled back or forked, from what its silo signed.
 
-A ledger only grows: of two of its certificates the shorter one's entries are the longer one's first, and every head
-that its silo ever signed is one of its entries. Signatures that contradict this prove that it was not so, whoever
-shows them.
+A ledger only grows: of two of its certificates, the shorter one's entries are the longer one's first, and every head
+that its silo signed is one of its entries. Signatures that contradict this are a proof by themselves.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,8 @@
 
 No test fails by chance with a probability above 1e-6. An honest audit has two ways to, the guesses and the squares, and
 each is allowed half of that. That a sabotage is not found out is at most as probable as `power.miss_rate` computes,
-from exact distributions, and `found_out` checks that this is 1e-6 at most. Whoever changes the noise of any mechanism,
-its sampling or its sensitivity makes one of the first tests fail. They take minutes, so `make thorough` has them.
+from exact distributions, and `found_out` checks that this is 1e-6 at most. A change of any mechanism's
+noise, sampling or sensitivity makes one of the first tests fail. They take minutes, so `make thorough` has them.
 """
 
 import pytest

@@ -75,7 +75,7 @@ def test_second_moments_are_played_between_records_as_far_apart_as_any() -> None
     assert shift == pytest.approx(gaussian_shift(NOISY.epsilon, NOISY.delta), rel=1e-4)
 
 
-def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> None:
+def test_a_shuffled_run_is_claimed_against_its_observer() -> None:
     """The plan's guarantee against the server for a total, against anyone for the silo's own counts; one ledger."""
     for name in ("shuffled", "shuffled-peer", "shuffled-alone"):
         [plan] = MECHANISMS[name].plans(SMALL)

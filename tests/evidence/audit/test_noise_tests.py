@@ -40,7 +40,7 @@ def test_a_log_moment_of_coins_is_the_sum_over_all_ways_they_fall(strength: floa
 
 @pytest.mark.parametrize("heads", [20, 26, 40, 60, 74, 80])
 def test_the_bound_is_never_below_the_exact_tail_of_coins(heads: int) -> None:
-    """A single number of a hundred coins: whoever sees its square asks for its distance from the mean."""
+    """A single number of a hundred coins: its square gives its distance from the mean."""
     away = abs(heads - 50)
     square = (away / 5) ** 2
     exact = 2 * binom.cdf(50 - away, 100, 0.5)

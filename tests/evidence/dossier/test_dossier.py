@@ -251,7 +251,7 @@ def test_a_browser_that_fails_says_what_to_do_instead(written: WrittenDossier) -
         print_page(written.page, written.page.with_suffix(".pdf"), "/bin/false")
 
 
-def test_an_audit_that_refutes_the_claim_is_told_at_the_top(run: Run, tmp_path: Path) -> None:
+def test_an_audit_that_refutes_the_claim_is_shown_at_the_top(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "refuted.json"
     path.write_text(json.dumps({**AUDIT, "refuted": True}))
     page = text_of(page_of(replace(run.everything(), audit=path)))
@@ -274,23 +274,23 @@ def test_what_is_no_audit_of_a_sound_silo_is_refused(changes: dict[str, Any], wo
 def test_a_later_evaluation_is_taken_with_the_plan_it_was_asked_by(run: Run, tmp_path: Path) -> None:
     evaluation = Model.load(run.file("model.json")).evaluation
     assert evaluation is not None
-    told = {"plan": run.plan.digest(), "evaluation": evaluation.model_dump(mode="json")}
+    stated = {"plan": run.plan.digest(), "evaluation": evaluation.model_dump(mode="json")}
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(stated))
     found = gather_evidence(
         replace(run.everything(), model=None, plan=run.file("plan.json"), evaluation=path)
     ).evaluation
     assert found is not None
     assert found.report == evaluation
     assert set(found.shown_by) == set(run.silos)
-    path.write_text(json.dumps({**told, "plan": "0" * 64}))
+    path.write_text(json.dumps({**stated, "plan": "0" * 64}))
     missing = gather_evidence(replace(run.everything(), evaluation=path)).missing()
     assert any("the evaluation's plan" in line for line in missing)
     with pytest.raises(MessageError, match="no private evaluation"):
         read_evaluation(b'{"evaluation": null, "plan": ""}')
 
 
-def test_files_that_cannot_be_told_apart_or_are_no_pages_are_refused(run: Run, tmp_path: Path) -> None:
+def test_files_that_cannot_be_stated_apart_or_are_no_pages_are_refused(run: Run, tmp_path: Path) -> None:
     twice = tmp_path / "model.json"
     twice.write_bytes(run.plan.content)
     with pytest.raises(PlanError, match=r"Two of the dossier's files are called model\.json"):

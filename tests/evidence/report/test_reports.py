@@ -187,17 +187,17 @@ def test_an_audits_page_says_its_verdict_first(refuted: bool, title: str) -> Non
 
 
 @pytest.mark.parametrize("sampling", SAMPLING_NAMES[:-1])
-def test_a_plan_of_persons_is_told_without_calling_them_records(sampling: SamplingName, schema: Schema) -> None:
+def test_a_plan_of_persons_is_described_without_calling_them_records(sampling: SamplingName, schema: Schema) -> None:
     request = PlanRequest(rounds=2, sampling=sampling, batch=None if sampling == "full" else 10)
     members = [Member("north", 40, 1.0, 1e-6)]
-    told = {}
+    shown = {}
     for unit, column in (("record", None), ("person", "patient")):
         plan = make_plan(schema.model_copy(update={"person": column}), members, request)
         parts = [plan_section(plan, ["north"]), glossary(plan.unit)]
-        told[unit] = " ".join(re.sub(r"<[^>]*>", " ", str(part)) for part in parts)
-        told[unit] = told[unit].replace("keeps its own records", "").replace("own record of everything", "")
-    assert "Persons per round" in told["person"]
-    assert "one replaced person" in told["person"]
-    assert "record" not in told["person"].lower()
-    assert "Records per round" in told["record"]
-    assert "person" not in told["record"].lower()
+        shown[unit] = " ".join(re.sub(r"<[^>]*>", " ", str(part)) for part in parts)
+        shown[unit] = shown[unit].replace("keeps its own records", "").replace("own record of everything", "")
+    assert "Persons per round" in shown["person"]
+    assert "one replaced person" in shown["person"]
+    assert "record" not in shown["person"].lower()
+    assert "Records per round" in shown["record"]
+    assert "person" not in shown["record"].lower()

@@ -222,7 +222,7 @@ def mean_answer_reader(plan: Plan, gates: Sequence[Gate], collect: Collect = lam
         """Ask the audited gates, and return the mean answer that the adversary sees."""
         answers = {gate.silo: gate.answer(request) for gate in gates}
         content = tuple(answer.to_bytes() for answer in answers.values())
-        if content not in known:  # a repeated answer tells nothing new, and opening sealed ones takes as long again
+        if content not in known:  # a repeated answer adds nothing, and opening sealed ones takes as long again
             known[content] = _mean_answer(plan, request, answers, collect)
         return known[content]
 

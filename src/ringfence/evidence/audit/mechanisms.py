@@ -277,7 +277,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "feature-moments": _single_canary_mechanism(FeatureMoments(), FEATURE_MOMENTS_PAIR),
     "feature-means": _single_canary_mechanism(FeatureMeans(), FEATURE_MEANS_PAIR),
     "preconditioned": _single_canary_mechanism(PreconditionedGradient(), PRECONDITIONED_PAIR),
-    # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
+    # Counts of which a shuffler lets out the total; with a silo that colludes with the server; and the counts of the
     # first plan for a server that colludes with the shuffler.
     "shuffled": _shuffled_mechanism("server", {"with-replacement", "forget-peer", "ignore-persons", "forget-tries"}),
     "shuffled-peer": _shuffled_mechanism("server", {"with-replacement", "ignore-persons", "forget-tries"}, peers=1),

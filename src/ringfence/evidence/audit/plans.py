@@ -137,7 +137,7 @@ def private_keys() -> PrivateKeys:
 def shuffled_plans(query: AuditQuery, canaries: int, peers: int = 0, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
     """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one.
 
-    A peer, which tells the server all, has `PEER_SIZE` times as many records: a claim that relies on it is found out.
+    A peer, which colludes with the server, has `PEER_SIZE` times as many records: a claim that relies on it is refuted.
     """
     sizes = {SILO: 1, OTHER: 1, PEER: PEER_SIZE}
     members = [
