@@ -217,7 +217,7 @@ READINGS: dict[str, Callable[[State], float]] = {
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_whoever_chooses_plans_and_stops_by_the_reading_learns_no_more_than_it_says(reading: str) -> None:
+def test_an_observer_who_chooses_plans_and_stops_by_the_reading_learns_no_more_than_it_says(reading: str) -> None:
     game = Game((full(0.1, 1), poisson(2, 0.4, 1)), lambda state: True, READINGS[reading], 4)
     assert 0.5 * LIMIT.delta < game.reached(full(0.1, 1)) <= 2 * LIMIT.delta
     assert replace(game, reading=composed).reached(full(0.1, 1)) > 2 * LIMIT.delta

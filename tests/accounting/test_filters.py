@@ -92,15 +92,15 @@ def test_a_plan_chosen_by_an_earlier_answer_breaks_exact_composition_and_not_the
 
 
 def test_a_reserve_that_is_set_aside_only_when_a_plan_needs_it_is_not_enough() -> None:
-    """By the answer: the rest of the shift that all of δ allows, or half of δ as the chance to be told everything."""
+    """By the answer: the rest of the shift that all of δ allows, or half of δ as the chance to see everything."""
     first = calibrate.gaussian_shift(LIMIT.epsilon, LIMIT.delta / 2)
     rest, slack = math.sqrt(SHIFT**2 - first**2), LIMIT.delta / 2
     beyond = np.clip(LIMIT.epsilon - first * X - first**2 / 2, -50.0, 50.0)
     gaussian = gaussian_profile(rest, beyond)
-    told = slack + (1 - slack) * np.maximum(-np.expm1(beyond), 0.0)
-    reached = np.trapezoid(np.maximum(gaussian, told) * DENSITY, X)
+    seen = slack + (1 - slack) * np.maximum(-np.expm1(beyond), 0.0)
+    reached = np.trapezoid(np.maximum(gaussian, seen) * DENSITY, X)
     assert np.trapezoid(gaussian * DENSITY, X) == pytest.approx(LIMIT.delta, rel=1e-4)
-    assert np.trapezoid(told * DENSITY, X) == pytest.approx(LIMIT.delta, rel=1e-4)
+    assert np.trapezoid(seen * DENSITY, X) == pytest.approx(LIMIT.delta, rel=1e-4)
     assert reached > 1.4 * LIMIT.delta
 
 
@@ -218,12 +218,12 @@ def test_more_plans_never_take_up_less_and_the_odometer_never_runs_back(plans: l
     before = reading = 0.0
     for number, (sampled, rate, shift) in enumerate(plans):
         history.append(once(PoissonRelease(rate, shift) if sampled else GaussianRelease(shift), founding=number == 0))
-        after, told = used(history, LIMIT), odometer(history, LIMIT.delta)
+        after, now = used(history, LIMIT), odometer(history, LIMIT.delta)
         assert after >= before * (1 - 1e-9)
-        assert told.epsilon >= reading
+        assert now.epsilon >= reading
         again = [Commitment.of(each.planned, each.charged, founding=each.founding) for each in history]
-        assert told == odometer(again, LIMIT.delta)  # whoever replays a ledger reads the same
-        before, reading = after, told.epsilon
+        assert now == odometer(again, LIMIT.delta)  # a replayed ledger reads the same
+        before, reading = after, now.epsilon
 
 
 def stopped(readings: Sequence[float], shift: float) -> float:
@@ -245,7 +245,7 @@ def stopped(readings: Sequence[float], shift: float) -> float:
 
 
 @pytest.mark.parametrize(("runs", "naive"), [(2, 1.9e-6), (10, 5.6e-6), (100, 1.35e-5)])
-def test_what_was_used_is_no_guarantee_to_whoever_stops_by_it_and_the_odometer_is(runs: int, naive: float) -> None:
+def test_what_was_used_is_no_guarantee_if_one_stops_by_it_and_the_odometer_is(runs: int, naive: float) -> None:
     delta, event = 1e-6, GaussianRelease(0.1)
     by_use = [accountant.epsilon([(event, count)], delta) for count in range(1, runs + 1)]
     assert stopped(by_use, 0.1) == pytest.approx(naive, rel=0.03)

@@ -110,7 +110,7 @@ def test_no_threshold_tells_one_coordinate_s_neighbours_apart_better_than_a_gaus
         assert np.all(tail(x) <= power + slack + 1e-12)
 
 
-def test_the_bend_of_rounded_sums_is_counted() -> None:
+def test_the_curvature_of_rounded_sums_is_counted() -> None:
     """A tenth of a level moves the tail's quantile by more than a tenth of the largest step between integers."""
     trials, slack, move = 100, 1e-7, 0.05
     steps = binomial_shift(reach=1.0, trials=trials, dimension=1, slack=slack)
@@ -135,12 +135,12 @@ def test_the_slack_is_shared_by_the_coordinates() -> None:
     assert binomial_shift(reach=math.sqrt(3), trials=10, dimension=3, slack=0.9 * beyond) == math.inf
     one = binomial_shift(reach=1.0, trials=100, dimension=1, slack=1e-4)
     assert binomial_shift(reach=1.0, trials=100, dimension=10, slack=1e-4) > 1.1 * one
-    # Where bends do not count, sharing the slack is all that a dimension costs.
+    # Where curvature does not count, sharing the slack is all that a dimension costs.
     first, second = (binomial_shift(reach=2.0, trials=10**9, dimension=d, slack=d * 1e-9) for d in (1, 10))
     assert first == second
 
 
-def test_the_bend_is_counted_in_every_coordinate() -> None:
+def test_the_curvature_is_counted_in_every_coordinate() -> None:
     one, four = (binomial_shift(reach=1.0, trials=1000, dimension=d, slack=d * 1e-9) for d in (1, 4))
     nine = binomial_shift(reach=1.0, trials=1000, dimension=9, slack=9e-9)
     assert four - one == pytest.approx(nine - four, rel=1e-6)  # 2 - 1 = 3 - 2

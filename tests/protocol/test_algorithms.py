@@ -117,7 +117,7 @@ def test_a_survey_betters_all_steps_but_given_ones() -> None:
 # What the server runs
 
 
-def test_the_pace_is_what_the_noise_asks_for_and_no_less_than_smoothness_demands() -> None:
+def test_upsilon_is_what_the_noise_needs_and_no_less_than_smoothness_demands() -> None:
     """υ ≥ 2β without strong convexity, υ ≥ β with some, in one run; the paper's restarts have υ ≥ 2β."""
     assert [run.upsilon for run in Accelerated(smoothness=5.0).recursions(20, 0.0, 5.0)] == [10.0]
     assert [run.upsilon for run in Accelerated(smoothness=5.0).recursions(20, 1.0, 5.0)] == [6.0]
@@ -148,7 +148,7 @@ def test_an_algorithm_says_in_a_few_words_which_steps_it_takes(edits: Edits, wor
     assert plan.algorithm.words(plan) == words
 
 
-def test_a_pace_that_a_survey_may_lower_is_said_to_be_at_most_so_large() -> None:
+def test_an_upsilon_that_a_survey_may_lower_is_described_as_an_upper_bound() -> None:
     spec = {"training.algorithm": {"name": "accelerated", "smoothness": 5.0, "penalty": 0.1}}
     plain, surveyed = plan_of(spec), plan_of(plans.SURVEY, spec)
     assert plain.algorithm.words(plain) == "upsilon 5.11, penalty 0.1"

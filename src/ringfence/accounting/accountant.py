@@ -50,7 +50,7 @@ one as the least of these is only more cautious; nothing is claimed for a larger
 LARGEST_MIXED = 60.0
 """No larger epsilon is claimed where shares were mixed.
 
-What mixing lets out beside the total is within total variation distance `channels.shuffler.MIXED` = 2⁻¹⁶⁰ of nothing,
+What a mix reveals beside the total is within total variation distance `channels.shuffler.MIXED` = 2⁻¹⁶⁰ of nothing,
 which adds (1 + e^ε)·2⁻¹⁶⁰ < 1e-22 to δ up to this ε, per round.
 """
 
@@ -209,7 +209,7 @@ def _compose(events: Iterable[tuple[Release, int]], aside: float | None) -> _Com
                 assert_never(event)
 
     parts = sorted(sampled.items(), key=repr)
-    # A record lies in one part of a partition: the dearest part counts, whatever else is composed with it.
+    # A record lies in one part of a partition: the most expensive part counts, whatever else is composed with it.
     gaussian += [max(math.hypot(*sorted(shifts)) for shifts in by_part.values()) for by_part in divided.values()]
     together = math.hypot(*sorted(gaussian)) * (1 + 2.0**-49)  # more than the roots' and sums' rounding errors
     if together:

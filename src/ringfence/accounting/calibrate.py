@@ -155,7 +155,7 @@ def fixed_size_words(events: Events, delta: float) -> str:
 
 
 def _has_fixed_size(releases: Events) -> bool:
-    """Tell whether some releases are about batches of fixed size, which need more noise than Poisson sampling."""
+    """Return whether some releases are about batches of fixed size, which need more noise than Poisson sampling."""
     return any(isinstance(event, FixedSizeRelease) for event, _ in releases)
 
 

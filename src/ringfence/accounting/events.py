@@ -149,7 +149,7 @@ class DisjointBatchRelease(_Release):
     """Gaussian noise on an average over one ``part`` of a ``partition`` of the records into disjoint parts.
 
     Events of one part are about the same records and compose: √(Σ shift²). Different parts share no record, so a
-    partition costs as much as the dearest of its parts, beside whatever else was released (`docs/proofs.md`, Lemma R5).
+    partition costs as much as the most expensive of its parts, beside any other releases (`docs/proofs.md`, Lemma R5).
     Each record must keep its part, and parts must be chosen without looking at the records: the silo must ensure both.
 
     In one pass every answer has its own part. In phased training part i holds the records of phase i.
@@ -175,7 +175,7 @@ class DisjointBatchRelease(_Release):
         return replace(self, partition=f"{self.partition} of {silo}")
 
     def of_group(self, size: int) -> tuple["Event", int]:
-        """Return a shift that is ``size`` times as large: the worst place of all rows is the dearest part."""
+        """Return a shift that is ``size`` times as large: all rows in the most expensive part are the worst case."""
         return replace(self, shift=require_count("size", size) * self.shift), 1
 
 
@@ -301,8 +301,8 @@ def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
 def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Event, int]]:
     """Return what the events cost that many rows in each section together, each replaced by any other.
 
-    One row whose section nobody knows is in `None`, and pays for the dearest (`docs/proofs.md`, "Copies of a record",
-    Lemma G7).
+    One row whose section nobody knows is in `None`, and pays for the most expensive (`docs/proofs.md`, "Copies of a
+    record", Lemma G7).
     """
     if None in copies:
         return of_group(sum(copies.values()), events)
@@ -316,7 +316,7 @@ def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Ev
 
 
 _MOST_DIVISIONS = 4
-"""The number of newest divisions whose sections are told apart; in older ones, each record pays for everything."""
+"""The number of newest divisions whose sections are distinguished; in older ones, each record pays for everything."""
 
 
 def in_version(version: int | str, events: Events) -> list[tuple[Event, int]]:
@@ -331,7 +331,7 @@ def in_version(version: int | str, events: Events) -> list[tuple[Event, int]]:
 
 @dataclass(frozen=True)
 class RecordPlace:
-    """Where a record may lie: in which section of each division that tells sections apart."""
+    """Where a record may lie: in which section of each division that distinguishes sections."""
 
     sections: Mapping[str, str]
 
@@ -347,7 +347,7 @@ class RecordPlace:
 
 
 def places(events: Iterable[Event]) -> list[RecordPlace]:
-    """Return every place that the releases tell apart; there is always one."""
+    """Return every place that the releases distinguish; there is always one."""
     divisions: dict[str, set[str]] = {}
     for event in events:
         if isinstance(event, SectionRelease):

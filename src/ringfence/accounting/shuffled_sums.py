@@ -95,9 +95,9 @@ def _few(trials: int, slack: float, usable: float) -> _Steps:
     z = -ndtri(above)
     steps = np.diff(z)[: math.ceil(usable)]
     slopes = (mass[:-1] / _density(z[1:]))[: len(steps)]  # Z' is largest at the outer end of a cell
-    bends = slopes**2 * z[1 : len(steps) + 1] / 8
+    gaps = slopes**2 * z[1 : len(steps) + 1] / 8
     inside = max(1, int(np.count_nonzero(above > slack)))
-    return _Steps(1, inside, *(np.maximum.accumulate(each) for each in (steps, bends, slopes)))
+    return _Steps(1, inside, *(np.maximum.accumulate(each) for each in (steps, gaps, slopes)))
 
 
 def _many(trials: int, tail: float, usable: float) -> _Steps:
@@ -128,7 +128,7 @@ def least_trials(*, reach: float, dimension: int, slack: float, shift: float) ->
     require_positive("shift", shift)
 
     def meets(trials: int) -> bool:
-        """Tell whether that many coins in shuffled sums reach the shift."""
+        """Return whether that many coins in shuffled sums reach the shift."""
         return binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack) <= shift
 
     meets(1)  # refuses whatever does not depend on the trials, in its own words
@@ -251,7 +251,7 @@ def shares_needed(*, parties: int, bits: int, distance: float) -> int:
     require_probability("distance", distance)
 
     def meets(shares: int) -> bool:
-        """Tell whether that many shares of a shuffled sum mix closely enough."""
+        """Return whether that many shares of a shuffled sum mix closely enough."""
         return mixing_distance(parties=parties, shares=shares, bits=bits) <= distance
 
     fails, enough = 0, 1

@@ -1,4 +1,4 @@
-"""A silo's own noise: what a plan needs to have it added exactly, when it may cancel, and what everybody is told."""
+"""A silo's own noise: what a plan needs to have it added exactly, when it may cancel, and its descriptions."""
 
 import pytest
 
@@ -50,10 +50,10 @@ def test_only_correlated_noise_needs_further_words_and_has_no_loss_bound() -> No
 
 
 @pytest.mark.parametrize("kind", ["plain", "surveyed", "localized", "correlated"])
-def test_an_operator_is_told_to_count_on_everybody_and_that_the_noise_is_in_what_leaves(kind: str) -> None:
+def test_an_operator_reads_that_everybody_sees_the_answers_and_that_they_carry_noise(kind: str) -> None:
     plan = plan_of(plans.KINDS[kind])
-    told = " ".join(plan.leading_channel.audience(plan, plan.silos[0]))
-    assert "assume that everyone sees them" in told
-    assert "Other silos in the plan: süd. The guarantee holds even if all of them collude with the server." in told
+    audience = " ".join(plan.leading_channel.audience(plan, plan.silos[0]))
+    assert "assume that everyone sees them" in audience
+    assert "Other silos in the plan: süd. The guarantee holds even if all of them collude with the server." in audience
     assert "adds its own noise before anything leaves it" in " ".join(plan.leading_channel.reliance_words())
     assert plan.leading_channel.noise_words(0.123456, "record") == "each number gets noise of standard deviation 0.1235"

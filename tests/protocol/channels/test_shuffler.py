@@ -1,4 +1,4 @@
-"""What a plan needs whose answers go through a shuffler, what travels, and what everybody is told of it."""
+"""What a plan needs whose answers go through a shuffler, what travels, and its descriptions."""
 
 import math
 from typing import Any
@@ -139,7 +139,7 @@ def test_a_silo_s_noise_is_that_of_its_coins_in_its_own_mean() -> None:
         assert CHANNEL.sigma(norm, batch) == pytest.approx(math.sqrt(variance), rel=1e-12)
 
 
-# What everybody is told
+# Descriptions
 
 
 def test_the_reliance_on_the_shuffler_and_on_others_noise_is_said() -> None:
@@ -147,9 +147,9 @@ def test_the_reliance_on_the_shuffler_and_on_others_noise_is_said() -> None:
     said = " ".join(CHANNEL.reliance_words())
     assert "shuffler does not collude with the server" in said
     assert "At least 2 silos" in said
-    told = " ".join(CHANNEL.audience(plan, plan.silos[0]))
-    assert "Other silos in the plan: süd." in told
-    assert "shuffler that does not collude with the server, and 2 silos" in told
+    audience = " ".join(CHANNEL.audience(plan, plan.silos[0]))
+    assert "Other silos in the plan: süd." in audience
+    assert "shuffler that does not collude with the server, and 2 silos" in audience
     assert "25 coins tossed for each person and number" in CHANNEL.noise_words(0.1, "person")
     assert CHANNEL.noise_level(0.1) is None, "no single answer is seen"
 

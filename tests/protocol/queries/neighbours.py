@@ -17,7 +17,7 @@ ROUNDING = 1 + 1e-9
 
 
 class Record(NamedTuple):
-    """One record: its features and its target, or all that is told beside them."""
+    """One record: its features and its target, or all values beside them."""
 
     features: FloatArray
     target: Any

@@ -64,7 +64,7 @@ def test_losses_beyond_all_bounds_and_cuts_of_nothing_keep_it_too(
     assert moved <= setting.limit()
 
 
-def test_losses_that_differ_by_less_than_the_cut_are_told_as_they_are() -> None:
+def test_losses_that_differ_by_less_than_the_clip_are_unchanged() -> None:
     plan, random = plan_with("logistic"), np.random.default_rng(3)
     query = Comparison(models=3, part="losses")
     models = 0.1 * random.normal(size=(3, plan.dimension))
@@ -79,7 +79,7 @@ def test_losses_that_differ_by_less_than_the_cut_are_told_as_they_are() -> None:
     assert 100.0 * answer[3] / CURVE == pytest.approx(np.mean(np.sum(differences**2, axis=0)), abs=1e-6)
 
 
-def test_a_request_with_models_outside_of_the_domain_or_with_no_finite_ruler_is_refused() -> None:
+def test_a_request_with_models_outside_of_the_domain_or_without_finite_bin_edges_is_refused() -> None:
     plan, query = plan_with("logistic"), Comparison(models=2, part="losses")
     fine = drawn_request(query, plan, np.random.default_rng(0))
     assert query.accepts(plan, fine)

@@ -149,7 +149,7 @@ def test_no_search_finds_records_that_change_the_answer_by_more_than_the_sensiti
 
 
 @every
-def test_totals_of_parts_of_the_records_add_up_and_whoever_takes_no_part_counts_nothing(case: Case) -> None:
+def test_totals_of_parts_of_the_records_add_up_and_a_record_that_takes_no_part_counts_nothing(case: Case) -> None:
     query, plan, random = case.query, case.plan, np.random.default_rng(1)
     records, argument, total = case.records(plan, random), case.argument(plan, random), COMPUTATIONS[type(query)].total
     chosen: FloatArray = np.where(random.random(len(records)) < 0.7, 1.0, 0.0)

@@ -67,7 +67,7 @@ def test_the_terms_of_a_record_keep_the_bound_in_exact_arithmetic() -> None:
     require_exact_bound(plan_with("logistic"), Evaluation(), drawn_request)
 
 
-def test_a_request_with_shares_above_one_or_below_none_or_with_no_finite_ruler_is_refused() -> None:
+def test_a_request_with_shares_above_one_or_below_none_or_without_finite_bin_edges_is_refused() -> None:
     plan, query = plan_with("logistic"), Evaluation()
     fine = drawn_request(query, plan, np.random.default_rng(0))
     blocks = len(query.blocks(plan))

@@ -74,7 +74,7 @@ def test_requests_carry_weights_that_lie_in_the_domain() -> None:
     assert not query.accepts(plan, np.full(5, np.nan))
 
 
-def test_cut_gradients_of_several_outputs_are_not_covered_by_loss_bounds() -> None:
+def test_clipped_gradients_of_several_outputs_are_not_covered_by_loss_bounds() -> None:
     plan = plan_of(LOSSES["softmax"])
     assert Gradient(clip=0.3).uncovered(plan) == "clipped gradients of several outputs"
     assert Gradient(clip=100.0).uncovered(plan) == ""

@@ -55,8 +55,8 @@ def test_no_optimiser_finds_records_that_move_them_further() -> None:
         v = pairs[..., :3] / np.maximum(np.linalg.norm(pairs[..., :3], axis=-1, keepdims=True), 1.0)
         h, rho = np.clip(pairs[..., 3], 0.0, 1.0)[..., None], np.clip(pairs[..., 4], -1.0, 1.0)[..., None]
         outer = (v[..., :, None] * v[..., None, :]).reshape(*v.shape[:-1], 9)
-        told = np.concatenate([math.sqrt(0.5) * h * outer, rho * v, math.sqrt(0.5) * rho**2 * outer], axis=-1)
-        total: FloatArray = np.sum((told[:, 0] - told[:, 1]) ** 2, axis=-1)
+        terms = np.concatenate([math.sqrt(0.5) * h * outer, rho * v, math.sqrt(0.5) * rho**2 * outer], axis=-1)
+        total: FloatArray = np.sum((terms[:, 0] - terms[:, 1]) ** 2, axis=-1)
         return total
 
     random = np.random.default_rng(0)

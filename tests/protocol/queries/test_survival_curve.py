@@ -31,7 +31,7 @@ def test_shares_are_counted_by_the_part_in_which_a_time_ends_cuts_included() -> 
     np.testing.assert_allclose(shares, [0.2, 0.2, 0.0, 0.4, 0.2, 0.0])
 
 
-def test_whoever_reaches_the_longest_time_had_no_event_by_then() -> None:
+def test_a_record_that_reaches_the_longest_time_had_no_event_by_then() -> None:
     longest = PLAN.data.used["age"].limits[0][1]
     at_the_end = plan_of(CURVED, {"stages.0.query.cuts": [20.0, longest]})
     shares = answer([5.0, 30.0, longest, longest], [1, 1, 1, 0], at_the_end)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OwnNoise(BaseChannel):
-    """A vector with Gaussian noise of the silo's `sigma` on every number, whoever receives it.
+    """A vector with Gaussian noise of the silo's `sigma` on every number, for any recipient.
 
     `correlation` θ lets the noise of one pass partly cancel over the rounds (`accounting.correlation`); 0 means that
     each round's noise is independent.

@@ -24,7 +24,7 @@ Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=500), AfterValid
 
 
 Remark: TypeAlias = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_is_one_line)]
-"""Such a line together with the facts, as a statement tells them."""
+"""Such a line together with the facts, as a statement shows them."""
 
 
 class FormerLedger(Public):
@@ -61,7 +61,7 @@ class NewBeginning(Public):
 
 
 class Registration(Public):
-    """An operator's statement that the ledger is that of the data, where no registry could tell."""
+    """An operator's statement that the ledger is that of the data, where no registry knew it."""
 
     by: Line
     beginning: NewBeginning | None = Field(default=None, strict=False)
@@ -76,7 +76,7 @@ class Registration(Public):
 class DataChange(Public):
     """The data set changed, and the ledger continues with its new version.
 
-    `before` and `after` count records, or persons if `unit` says so; they are left out where these were not told apart.
+    `before` and `after` count records, or persons if `unit` says so; they are left out where these are unknown.
     """
 
     before: int | None = Field(default=None, ge=0)

@@ -24,8 +24,9 @@ _PURPOSE = b"ringfence head 1\n"
 class Head(Public):
     """An entry that a ledger has: its number and hash, and the hash of the ledger's first entry, by which it is known.
 
-    In a ledger that only grows, a later head's number is larger. Nothing in a head is computed from a record. Whoever
-    holds a signed one (a server's transcript, a courier, an auditor) can prove with it that a ledger was rolled back.
+    In a ledger that only grows, a later head's number is larger. Nothing in a head is computed from a record. A
+    party that holds a signed one (a server's transcript, a courier, an auditor) can prove by it that a ledger was
+    rolled back.
     """
 
     format: Literal[1] = 1

@@ -136,7 +136,7 @@ def name_problem(name: str) -> str:
 
 
 def is_computable(schema: Schema) -> bool:
-    """Tell whether features and targets have a size to compute with.
+    """Return whether features and targets have a size to compute with.
 
     Squares and quotients of such numbers are exact to the last digits. Beyond, they vanish or overflow: a query in
     units of the largest norm, which had become 0, would be answered with 0/0.

@@ -2,7 +2,7 @@
 
 A plan comes from somebody else, and could keep a silo's machine busy for hours. Queries, sampling rules and channels
 each estimate their part of a round. The estimate uses the plan alone and the rates of a slow core, so it is cautious:
-it tells seconds from hours, and megabytes from more memory than there is."""
+it distinguishes seconds from hours, and megabytes from more memory than there is."""
 
 from dataclasses import dataclass
 

@@ -74,7 +74,7 @@ class Participation(Public):
 
     `silos`: that many, drawn anew in each round; `probability`: each one independently; neither: all of them. This adds
     no privacy, since the server sees who answers. `answers` does: it limits how many rounds of a stage a silo answers,
-    whoever asks, so that its noise need not cover more. Silos then take turns.
+    by any request, so that its noise need not cover more. Silos then take turns.
     """
 
     silos: int | None = Field(default=None, ge=1)

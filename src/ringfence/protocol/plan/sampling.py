@@ -110,7 +110,7 @@ class Full(_Rule):
 
 
 class _SecretDraw(_Rule):
-    """A fresh draw of about `batch` records, which nobody is told."""
+    """A fresh draw of about `batch` records, which is never revealed."""
 
     is_secret: ClassVar[bool] = True
 

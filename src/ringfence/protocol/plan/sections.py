@@ -42,7 +42,7 @@ def folds(records: int, count: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _held_out(records: int, percent: int, first: int = 0) -> NDArray[np.bool_]:
-    """Tell of each record from `first` on, a multiple of the block, whether it is in the held-out section."""
+    """Return whether each record from `first` on, a multiple of the block, is in the held-out section."""
     blocks = np.arange(first // _BLOCK, -(-records // _BLOCK))
     numbers = _BLOCK * blocks[:, None] + np.arange(_BLOCK)
     places = np.argsort(np.argsort(_hashed(numbers.astype(np.uint64)), axis=1), axis=1)

@@ -81,7 +81,7 @@ class BaseQuery(Public):
         return facts.dimension
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether an argument of the right length is valid. By default: whether it is in the domain."""
+        """Return whether an argument of the right length is valid. By default: whether it is in the domain."""
         return facts.domain.contains(argument)
 
     @abstractmethod

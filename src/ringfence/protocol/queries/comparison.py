@@ -53,7 +53,7 @@ class Comparison(MeanQuery):
         return self.models * facts.dimension + self.bin_edges
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether the weights of every model of a comparison are in the domain."""
+        """Return whether the weights of every model of a comparison are in the domain."""
         models, _ = self.read(facts, argument)
         return bool(np.all(np.abs(argument) <= LARGEST)) and all(facts.domain.contains(model) for model in models)
 

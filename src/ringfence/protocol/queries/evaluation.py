@@ -163,7 +163,7 @@ class Evaluation(MeanQuery):
         return facts.dimension * (1 if self.against is None else 2)
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether models to evaluate are in the domain, and bin edges and shares are valid."""
+        """Return whether models to evaluate are in the domain, and bin edges and shares are valid."""
         asked = self.read(facts, argument)
         shares = list(asked.shares.values())
         return (

@@ -50,7 +50,7 @@ class FeatureSurvey(MeanQuery):
             raise ValueError(f"{words} have no rule for the {facts.loss.name} loss: leave them out")
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether a survey of features has finite numbers and a window that is not empty."""
+        """Return whether a survey of features has finite numbers and a window that is not empty."""
         return bool(np.all(np.abs(argument) <= LARGEST_ARGUMENT) and argument[1] - argument[0] >= 1 / LARGEST_ARGUMENT)
 
     def bins(self, facts: Facts) -> int:

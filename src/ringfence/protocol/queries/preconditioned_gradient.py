@@ -39,7 +39,7 @@ class PreconditionedGradient(GradientQuery):
         return facts.dimension + axes_length(self.axes, facts.data.width)
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether weights are in the domain and the axes of a preconditioned gradient not too large."""
+        """Return whether weights are in the domain and the axes of a preconditioned gradient not too large."""
         weights, axes = np.split(argument, [facts.dimension])
         return facts.domain.contains(weights) and bool(np.all(np.abs(axes) <= LARGEST_ARGUMENT))
 

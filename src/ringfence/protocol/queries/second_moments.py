@@ -61,7 +61,7 @@ class SecondMoments(MeanQuery):
         return facts.dimension + 2 + len(independent_features(facts.data)) * facts.data.width
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether the argument of second moments is not too large, and its units not too small."""
+        """Return whether the argument of second moments is not too large, and its units not too small."""
         units = argument[facts.dimension : facts.dimension + 2]
         return bool(np.all(np.abs(argument) <= _LARGEST) and np.all(units >= 1 / _LARGEST))
 
