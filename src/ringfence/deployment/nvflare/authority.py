@@ -4,10 +4,10 @@ Its holder can admit a site, or somebody who poses as one, and can give itself a
 guarantee rests on it: a silo's own gate, validator and users do (`docs/threat-model.md`).
 """
 
-import datetime
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ ORGANISATION = "ringfence"
 """In every certificate of the engine's, and in its project."""
 
 _ROOT_DAYS = 3650
-_LEEWAY = datetime.timedelta(hours=1)
+_LEEWAY = timedelta(hours=1)
 """Certificates are valid from this long before now, since clocks differ."""
 _BITS = 3072
 
@@ -57,15 +57,9 @@ class Authority:
         """Make a new authority, or a new certificate for an authority's key."""
         from nvflare.lighter.utils import Identity, generate_cert
 
-        key = key or make_key()
-        now, whose = _now(), Identity(name)
-        until = now + datetime.timedelta(days=_ROOT_DAYS)
-        return cls(
-            key,
-            generate_cert(
-                whose, whose, key, key.public_key(), ca=True, not_valid_before=now - _LEEWAY, not_valid_after=until
-            ),
-        )
+        key, whose = key or make_key(), Identity(name)
+        dates = _dates(_now() + timedelta(days=_ROOT_DAYS))
+        return cls(key, generate_cert(whose, whose, key, key.public_key(), ca=True, **dates))
 
     @classmethod
     def read(cls, file: Path) -> "Authority":
@@ -97,7 +91,7 @@ class Authority:
         }
         replace_private(file, json.dumps(content).encode())
 
-    def covering(self, until: datetime.datetime) -> "Authority":
+    def covering(self, until: datetime) -> "Authority":
         """Return an authority that lasts until then: this one, or one with the same key and a later certificate.
 
         What the one signed is good under the other's certificate as well.
@@ -105,7 +99,7 @@ class Authority:
         return self if self.root.not_valid_after_utc >= until else self.create(self.key, common_name(self.root))
 
     def sign(
-        self, request: x509.CertificateSigningRequest, name: str, role: str | None, host: str | None, until: Any
+        self, request: x509.CertificateSigningRequest, name: str, role: str | None, host: str | None, until: datetime
     ) -> x509.Certificate:
         """Return a certificate for the request's key: for this name and role, whatever the request says of itself."""
         from nvflare.lighter.utils import Identity, generate_cert
@@ -113,18 +107,16 @@ class Authority:
         key = request.public_key()
         if not request.is_signature_valid or not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
             raise DeploymentError(f"The request for '{name}' is not signed by an RSA key of 2048 bits or more.")
-        certificate: x509.Certificate = generate_cert(
-            Identity(name, ORGANISATION, role),
-            Identity(common_name(self.root)),
-            self.key,
-            key,
-            server_default_host=host,
-            not_valid_before=min(_now(), until) - _LEEWAY,
-            not_valid_after=until,
-        )
-        return certificate
+        whose, signer = Identity(name, ORGANISATION, role), Identity(common_name(self.root))
+        made: x509.Certificate = generate_cert(whose, signer, self.key, key, server_default_host=host, **_dates(until))
+        return made
 
 
-def _now() -> datetime.datetime:
+def _dates(until: datetime) -> dict[str, datetime]:
+    """Return from when until when a certificate of the authority is valid, as NVFlare names the two dates."""
+    return {"not_valid_before": min(_now(), until) - _LEEWAY, "not_valid_after": until}
+
+
+def _now() -> datetime:
     """Return the time now, for the dates of the authority's certificates."""
-    return datetime.datetime.now(datetime.UTC)
+    return datetime.now(UTC)

@@ -194,8 +194,7 @@ class NvflareExchange(RelayedExchange):
     def _write_job(self) -> Path:
         """Write the NVFlare job's files into the temporary folder."""
         job = self.folder / "job"
-        config = job / "app" / "config"
-        config.mkdir(parents=True, exist_ok=True)
+        (job / "app" / "config").mkdir(parents=True, exist_ok=True)
         for file, content in job_files(self.path, self._silos).items():
             (job / file).write_bytes(job_file_bytes(content))
         return job
