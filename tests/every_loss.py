@@ -84,9 +84,9 @@ class Case:
 
     @property
     def schema(self) -> Schema:
-        more = {"more_targets": list(self.more_targets)} if self.more_targets else {}
-        columns = {name: COLUMNS[name] for name in self.columns}
-        return parse_schema({"columns": columns, **self.roles, **more}, target=self.target)
+        return parse_schema(
+            {"columns": {name: COLUMNS[name] for name in self.columns}, **self.roles}, target=self.targets
+        )
 
     @cached_property
     def asked(self) -> Any:
@@ -104,7 +104,7 @@ class Case:
         return {name: load_records(table(seed)[self.columns], self.schema) for seed, name in enumerate(SILOS)}
 
     def require_learned(self, plan: Plan, weights: FloatArray) -> None:
-        """See to it that training by this loss made it smaller by a tenth at least."""
+        """Check that training made the mean loss smaller by a tenth at least."""
         assert (plan.loss.name, plan.data) == (self.loss, self.schema)
         before, after = (self._mean_loss(plan, each) for each in (np.zeros(plan.dimension), weights))
         least = min(before, 0.0)  # of a loss that may be negative
