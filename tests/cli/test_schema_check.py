@@ -143,7 +143,7 @@ def test_a_schema_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["age\n", "age,town\n"])
-def test_a_table_without_records_is_told(tmp_path: Path, content: str) -> None:
+def test_a_table_without_records_is_one_problem(tmp_path: Path, content: str) -> None:
     schema, file = tmp_path / "schema.toml", tmp_path / "data.csv"
     schema.write_text('[columns.age]\ntype = "numeric"\nlower = 0\nupper = 1\n')
     file.write_text(content)

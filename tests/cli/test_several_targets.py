@@ -18,7 +18,7 @@ def trained(federation: Federation) -> Path:
     return federation.model(*TARGETS, epsilon="50")
 
 
-def test_two_targets_are_trained_told_predicted_and_exported(federation: Federation, trained: Path) -> None:
+def test_two_targets_are_trained_evaluated_predicted_and_exported(federation: Federation, trained: Path) -> None:
     model = Model.load(trained)
     assert model.plan.data.targets == ("cost", "dose")
     assert "dose" not in model.plan.data.features
@@ -59,7 +59,7 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(federation: Fede
     assert federation.ledgers() == before
 
 
-def test_a_lasso_draws_weights_to_zero_and_is_told(federation: Federation) -> None:
+def test_a_lasso_shrinks_weights_to_zero_and_the_explanation_names_it(federation: Federation) -> None:
     out = federation.folder / "model.json"
     report = ringfence_json(
         *federation.train("--lasso", "0.08", "--average", "last", "--out", out, target="cost", epsilon="50")

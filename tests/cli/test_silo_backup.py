@@ -33,7 +33,7 @@ def test_a_backup_is_made_lost_sight_of_and_restored(folder: Path, tmp_path: Pat
     ringfence("silo", "status", folder)
 
 
-def test_what_cannot_be_backed_up_or_restored_is_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_backed_up_or_restored_is_refused_in_a_sentence(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "backup.ledger"
     ringfence("silo", "backup", folder, "--out", out)
     refuses("a backup overwrites nothing", "silo", "backup", folder, "--out", out)

@@ -98,7 +98,7 @@ def test_a_model_of_another_schema_is_refused_and_nothing_is_written(owner: Owne
     assert not (owner.folder / "own").exists()
 
 
-def test_a_silo_with_too_few_records_or_none_is_told_what_to_do(owner: Owner, federation: Federation) -> None:
+def test_a_silo_with_too_few_records_or_none_is_refused_with_the_remedy(owner: Owner, federation: Federation) -> None:
     rows = federation.files[0].read_text().splitlines()
     few = federation.folder / "few.csv"
     few.write_text("\n".join([rows[0], *[f"{number},5,a,no,40" for number in range(9)]]) + "\n")

@@ -139,7 +139,7 @@ def test_what_cannot_be_chosen_from_is_refused_before_anything_is_spent(
 
 
 def test_a_silo_of_three_records_takes_part_and_one_of_two_is_refused(federation: Federation) -> None:
-    """Of three records one is held out, and told with so much noise that it says nothing; of two, none would be."""
+    """Of three records one is held out, too few to measure anything under noise; of two, none would be."""
     tiny, rows = federation.folder / "tiny.csv", federation.files[0].read_text().splitlines()
     federation.files.append(tiny)
     tiny.write_text("\n".join(rows[:3]) + "\n")

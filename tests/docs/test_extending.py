@@ -1,4 +1,4 @@
-"""Whoever follows `docs/extending.md` gets what it promises, in no more files than it says."""
+"""A reader who follows `docs/extending.md` gets what it promises, in no more files than it says."""
 
 import os
 import re

@@ -9,11 +9,22 @@ import pytest
 
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.errors import TrainingError
-from ringfence.federation.local_shuffler import local_shuffler
+from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.federation.training import Silo, train
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import Answer, Curvature, Full, Plan, RoundRequest, SealedUpdate, Stage, StageTerms, unpack
+from ringfence.protocol import (
+    Answer,
+    Curvature,
+    Full,
+    Plan,
+    RoundRequest,
+    Schema,
+    SealedUpdate,
+    Stage,
+    StageTerms,
+    unpack,
+)
 from ringfence.server import rounds
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import mean_of_totals
@@ -90,6 +101,13 @@ def test_a_round_without_a_quorum_leaves_the_weights_where_they_were(tmp_path: P
     assert asked_at[2] != asked_at[1]
 
 
+def local_silos(local: LocalShuffler, schema: Schema, folder: Path, records: int) -> dict[str, Silo]:
+    return {
+        name: Silo(records_of(schema, records, seed), folder / f"{name}.ledger", None, local.silos[name])
+        for seed, name in enumerate(NAMES)
+    }
+
+
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
 def test_training_through_it_gives_a_model_and_ledgers_of_both_views(tmp_path: Path, sampling: str) -> None:
     schema = schema_of(2)
@@ -97,11 +115,7 @@ def test_training_through_it_gives_a_model_and_ledgers_of_both_views(tmp_path: P
         plan = make_shuffled_plan(
             schema, local.keys, dict.fromkeys(NAMES, 400), sampling=sampling, epsilon=4.0, rounds=8
         )
-        silos = {
-            name: Silo(records_of(schema, 400, seed), tmp_path / f"{name}.ledger", None, local.silos[name])
-            for seed, name in enumerate(NAMES)
-        }
-        result = train(plan, silos, collect=local.collect(plan))
+        result = train(plan, local_silos(local, schema, tmp_path, 400), collect=local.collect(plan))
     held_out = records_of(schema, 1000, 99)
     assert np.mean(result.model.predict_encoded(held_out.features) == held_out.targets) > 0.85
     for terms in plan.silos:
@@ -117,10 +131,7 @@ def test_a_plan_with_a_shuffler_needs_one_and_no_other_plan_does(tmp_path: Path)
     with local_shuffler(NAMES) as local:
         mixed = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, 40))
         plain = make_plan(schema, [Member(name, 40, 1.0, DELTA) for name in NAMES], PlanRequest(rounds=3, survey=False))
-        silos = {
-            name: Silo(records_of(schema, 40, 1), tmp_path / f"{name}.ledger", Budget(9.0, DELTA), local.silos[name])
-            for name in NAMES
-        }
+        silos = local_silos(local, schema, tmp_path, 40)
         for plan, collect, peer_to_peer in (
             (mixed, None, False),
             (plain, local.collect(mixed), False),

@@ -105,7 +105,7 @@ def approve(tmp_path: Path) -> Iterator[Approve]:
 
 
 def talk(plan: Plan, gates: Mapping[str, Gate]) -> dict[str, RunResult]:
-    """Let every silo be a peer; all hear all that is said."""
+    """Let every silo be a peer; all receive all broadcasts."""
     everybody = {name: Peer(plan, gate) for name, gate in gates.items()}
     for _ in range(plan.rounds):
         said = {name: answer for name, peer in everybody.items() if (answer := peer.broadcast()) is not None}
@@ -219,7 +219,7 @@ def test_without_a_peer_there_is_nobody_to_train(schema: Schema) -> None:
 
 
 @pytest.mark.parametrize("way", ["minibatch-sgd", "surveyed", "localized"])
-def test_a_peer_that_heard_something_else_is_found_out(
+def test_peers_that_received_different_messages_are_noticed(
     schema: Schema, approve: Approve, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of(schema, **WAYS[way])

@@ -19,7 +19,8 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import Plan, Schema
 from ringfence.protocol.plan.guarantee import against
 from ringfence.silo.records.records import Records
-from tests.shuffler.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from tests.federation.test_local_shuffler import local_silos
+from tests.shuffler.shuffled_federation import NAMES, make_shuffled_plan, schema_of
 from tests.support import MakePlan
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -99,11 +100,8 @@ def test_through_a_shuffler_the_costs_are_those_against_the_server_and_no_silo_s
     schema = schema_of(2)
     with local_shuffler(NAMES) as local:
         plan = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, 40))
-        silos = {
-            name: Silo(records_of(schema, 40, seed), tmp_path / name, None, local.silos[name])
-            for seed, name in enumerate(NAMES)
-        }
         recorder = Recorder(plan)
+        silos = local_silos(local, schema, tmp_path, 40)
         result = train(plan, silos, watch=recorder, collect=local.collect(plan))
     assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
     assert recorder.rounds[-1].epsilon == {

@@ -97,7 +97,7 @@ def test_a_silo_asked_in_half_of_the_rounds_uses_less_than_it_was_guaranteed(sch
 
 
 @pytest.mark.parametrize("sampling", ["full", "poisson"])
-def test_without_a_cap_a_second_run_is_told_with_a_guarantee_that_holds_whenever_one_stops(
+def test_without_a_cap_a_second_run_states_a_guarantee_that_holds_whenever_one_stops(
     schema: Schema, tmp_path: Path, sampling: str
 ) -> None:
     silos = federation(schema, tmp_path, {"north": 100})

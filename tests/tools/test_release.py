@@ -53,7 +53,7 @@ def test_without_a_tag_a_version_under_development_can_be_rehearsed(repository: 
     assert require_tag(repository, "1.1.0.dev0").startswith("rehearsal")
 
 
-def test_builds_that_differ_in_a_byte_or_a_file_are_told_apart(tmp_path: Path) -> None:
+def test_builds_that_differ_in_a_byte_or_a_file_are_named(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         folder.mkdir()
