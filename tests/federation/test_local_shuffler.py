@@ -13,18 +13,7 @@ from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.federation.training import Silo, train
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import (
-    Answer,
-    Curvature,
-    Full,
-    Plan,
-    RoundRequest,
-    Schema,
-    SealedUpdate,
-    Stage,
-    StageTerms,
-    unpack,
-)
+from ringfence.protocol import Answer, Curvature, Full, Plan, RoundRequest, SealedUpdate, Stage, StageTerms, unpack
 from ringfence.server import rounds
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import mean_of_totals
@@ -101,10 +90,12 @@ def test_a_round_without_a_quorum_leaves_the_weights_where_they_were(tmp_path: P
     assert asked_at[2] != asked_at[1]
 
 
-def local_silos(local: LocalShuffler, schema: Schema, folder: Path, records: int) -> dict[str, Silo]:
+def local_silos(local: LocalShuffler, plan: Plan, folder: Path) -> dict[str, Silo]:
     return {
-        name: Silo(records_of(schema, records, seed), folder / f"{name}.ledger", None, local.silos[name])
-        for seed, name in enumerate(NAMES)
+        terms.name: Silo(
+            records_of(plan.data, terms.records, seed), folder / f"{terms.name}.ledger", None, local.silos[terms.name]
+        )
+        for seed, terms in enumerate(plan.silos)
     }
 
 
@@ -115,7 +106,7 @@ def test_training_through_it_gives_a_model_and_ledgers_of_both_views(tmp_path: P
         plan = make_shuffled_plan(
             schema, local.keys, dict.fromkeys(NAMES, 400), sampling=sampling, epsilon=4.0, rounds=8
         )
-        result = train(plan, local_silos(local, schema, tmp_path, 400), collect=local.collect(plan))
+        result = train(plan, local_silos(local, plan, tmp_path), collect=local.collect(plan))
     held_out = records_of(schema, 1000, 99)
     assert np.mean(result.model.predict_encoded(held_out.features) == held_out.targets) > 0.85
     for terms in plan.silos:
@@ -131,7 +122,7 @@ def test_a_plan_with_a_shuffler_needs_one_and_no_other_plan_does(tmp_path: Path)
     with local_shuffler(NAMES) as local:
         mixed = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, 40))
         plain = make_plan(schema, [Member(name, 40, 1.0, DELTA) for name in NAMES], PlanRequest(rounds=3, survey=False))
-        silos = local_silos(local, schema, tmp_path, 40)
+        silos = local_silos(local, mixed, tmp_path)
         for plan, collect, peer_to_peer in (
             (mixed, None, False),
             (plain, local.collect(mixed), False),

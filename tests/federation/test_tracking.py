@@ -101,7 +101,7 @@ def test_through_a_shuffler_the_costs_are_those_against_the_server_and_no_silo_s
     with local_shuffler(NAMES) as local:
         plan = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, 40))
         recorder = Recorder(plan)
-        silos = local_silos(local, schema, tmp_path, 40)
+        silos = local_silos(local, plan, tmp_path)
         result = train(plan, silos, watch=recorder, collect=local.collect(plan))
     assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
     assert recorder.rounds[-1].epsilon == {
