@@ -1,1 +1,4 @@
-"""Trained models: prediction, export, cards, coefficient summaries and privacy statements."""
+"""Trained models: prediction, export, cards, coefficient summaries and privacy statements.
+
+Internal: may change without notice. `ringfence` lists what is public.
+"""
