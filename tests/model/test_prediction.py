@@ -11,8 +11,7 @@ from scipy.stats import norm
 from ringfence.errors import OutputError, PlanError
 from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
 from ringfence.model.export import csv_text
-from ringfence.model.model import Model
-from ringfence.model.prediction import with_ids, write_predictions
+from ringfence.model.model import Model, with_ids, write_predictions
 from ringfence.protocol import FloatArray, Pinball, pack, unpack
 from ringfence.sources import read_table
 from tests.model.test_export import model, table

@@ -175,8 +175,8 @@ def predict(
       ringfence predict model.json new.csv --id patient --probabilities --out predictions.csv
     """
     from ringfence.model.export import csv_text
+    from ringfence.model.model import with_ids, write_predictions
     from ringfence.model.personal import PersonalModel, load_any
-    from ringfence.model.prediction import with_ids, write_predictions
     from ringfence.sources import read_table
 
     require_folder(out)

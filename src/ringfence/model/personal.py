@@ -21,9 +21,8 @@ from ringfence.errors import MessageError, OutputError, RecordsError
 from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Value, bullets, document, section, table, tag
 from ringfence.model import personal_fit
-from ringfence.model.model import OWN_KIND, Model
+from ringfence.model.model import OWN_KIND, Model, Predictor, measured
 from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, WeightedRows
-from ringfence.model.prediction import Predictor, measured
 from ringfence.protocol import Digest, FloatArray, Plan, SiloName, pack, unpack
 from ringfence.protocol.losses.targets import shifted
 from ringfence.protocol.plan import sections
