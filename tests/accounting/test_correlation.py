@@ -15,6 +15,7 @@ from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.correlation import coefficients, column_norm, inverse_coefficients
 from ringfence.accounting.events import DisjointBatchRelease, Event
 from ringfence.accounting.sampling import shift_of
+from ringfence.errors import AccountingError
 
 Floats = NDArray[np.float64]
 THETAS = [0.0, 0.1, 0.5, 0.77, 0.999]
@@ -49,6 +50,24 @@ def test_coefficients_of_fewer_rows_are_the_first_of_more(theta: float) -> None:
         longest = function(theta, 40)
         for rows in (1, 2, 17, 39):
             assert np.array_equal(function(theta, rows), longest[:rows])
+
+
+NO_POWERS = [-0.1, 1.0, 1.5, math.nan, math.inf, True, "0.5", None]
+
+
+@pytest.mark.parametrize(
+    ("theta", "rows", "says"),
+    [
+        *((theta, 5, "theta must be") for theta in NO_POWERS),
+        *((0.5, rows, "rows must be") for rows in (0, -1, 2.0, True)),
+    ],
+)
+def test_powers_outside_zero_to_one_and_rows_that_cannot_be_counted_are_refused(
+    theta: object, rows: object, says: str
+) -> None:
+    for function in (coefficients, inverse_coefficients, column_norm):
+        with pytest.raises(AccountingError, match=says):
+            function(theta, rows)  # type: ignore[arg-type]
 
 
 # What a silo does, by the definition: row k of a block is Σ_j c_{k−j} G_j, before rounding and noise.

@@ -18,17 +18,19 @@ import math
 
 import numpy as np
 
+from ringfence.accounting.events import require_count
+from ringfence.errors import AccountingError
 from ringfence.protocol import FloatArray
 
 
 def coefficients(theta: float, rows: int) -> FloatArray:
     """Return the first column of the correlation matrix C: c_0 = 1, c_k = c_{k−1} (k − 1 + θ)/k. They fall, all ≥ 0."""
-    return _series(theta, rows)
+    return _series(_require_theta(theta), require_count("rows", rows))
 
 
 def inverse_coefficients(theta: float, rows: int) -> FloatArray:
     """Return the first column of C⁻¹: d_0 = 1, d_k = d_{k−1} (k − 1 − θ)/k. All but the first are at most 0."""
-    return _series(-theta, rows)
+    return _series(-_require_theta(theta), require_count("rows", rows))
 
 
 def column_norm(theta: float, rows: int) -> float:
@@ -40,3 +42,10 @@ def _series(exponent: float, rows: int) -> FloatArray:
     """Return the first Taylor coefficients of (1 − x)^(−exponent), which correlate the noise of rounds."""
     k = np.arange(1, rows)
     return np.cumprod(np.concatenate([[1.0], (k - 1 + exponent) / k]))
+
+
+def _require_theta(theta: object) -> float:
+    """Refuse an exponent θ of correlated noise that is not in [0, 1)."""
+    if isinstance(theta, bool) or not isinstance(theta, float | int) or not 0 <= theta < 1:
+        raise AccountingError(f"theta must be at least 0 and below 1, but is {theta!r}.")
+    return float(theta)
