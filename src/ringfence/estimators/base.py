@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ringfence.errors import EstimatorError, PlanError
 from ringfence.estimates.metrics import EvaluationReport
-from ringfence.estimators.arguments import as_frame, join_silos, per_silo
-from ringfence.estimators.fit_data import SOURCE, FitData
+from ringfence.estimators.fit_data import SOURCE, FitData, as_frame, join_silos, per_silo
 from ringfence.estimators.fit_memory import MEMORY
 from ringfence.estimators.pipelines import require_public_steps
 from ringfence.estimators.reading import TableReader, hiding_values

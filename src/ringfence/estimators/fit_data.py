@@ -1,24 +1,214 @@
-"""The rows that a fit was given, as records by silo; and what the privacy statement does not count about them."""
+"""The arguments of `fit`, checked and joined into one table, and its rows as records by silo."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators.arguments import FitArguments
-from ringfence.protocol import Schema, Section
+from ringfence.protocol import FloatArray, Schema, Section
 from ringfence.protocol.plan import sections
 from ringfence.protocol.schema.encoding import require_within
 from ringfence.silo.records.marks import RowMarks
 from ringfence.silo.records.persons import number_persons
 from ringfence.silo.records.reading import TableRows, read_rows
 from ringfence.silo.records.records import Records
+from ringfence.sources import frames
 from ringfence.sources.cells import Cells, as_cells
 from ringfence.sources.frames import CellTable
+
+ALONE = "all"
+"""The silo's name if no silos are given."""
+
+
+def as_frame(X: Any) -> Any:
+    """Return a table of polars or pyarrow as one of pandas, and anything else as it is."""
+    return X.to_pandas() if frames.is_arrow_like(X) else X
+
+
+class FitArguments(NamedTuple):
+    """The rows of all silos in one table; `silos` has a label per row, and `order` the labels in the caller's order."""
+
+    X: Any
+    y: Any
+    silos: Any
+    persons: Any
+    weights: Any
+    order: Sequence[str] | None = None
+
+    def rows_by_silo(self, count: int) -> dict[str, NDArray[np.int64]]:
+        """Return the row numbers of every silo, sorted by label if they have no order; without labels, of one silo."""
+        if self.silos is None:
+            return {ALONE: np.arange(count)}
+        found: dict[Any, list[int]] = {}
+        for row, label in enumerate(_labels("silos", self.silos, count)):
+            if frames.is_missing(label):
+                raise EstimatorError(
+                    "`silos` has a row without a label, but every record belongs to a silo: label the row or remove it."
+                )
+            found.setdefault(label, []).append(row)
+        try:
+            order = sorted(found) if self.order is None else self.order
+        except TypeError:  # labels of several types
+            order = sorted(found, key=str)
+        if len({str(label) for label in order}) != len(order):
+            raise EstimatorError(
+                "`silos` has two labels with the same text but different types, such as 1 and '1': use one type."
+            )
+        return {str(label): np.array(found[label], dtype=np.int64) for label in order}
+
+
+def _labels(argument: str, labels: Any, count: int) -> list[Any]:
+    """Return an argument of `fit` with a label per row as a list; EstimatorError if it has another length."""
+    found = np.asarray(labels, dtype=object)
+    if found.shape != (count,):
+        raise EstimatorError(f"`{argument}` must have one label for each of the {count} rows of X.")
+    return list(found.tolist())
+
+
+def join_silos(X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> FitArguments:
+    """Return the rows of all silos in one table, whichever way the silos' tables were given.
+
+    One table: `silos` has a label per row. A mapping of tables by silo, with y alike; or a list of tables, with a list
+    of targets, where `silos`, if given, names each table. `persons` and `sample_weight`, if given, come as y does.
+    """
+    X = as_frame(X)
+    beside = {"y": y, "`persons`": persons, "`sample_weight`": weights}
+    given = {name: part for name, part in beside.items() if part is not None or name == "y"}
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are mappings too
+        if silos is not None:
+            raise EstimatorError("The keys of X already name the silos: leave `silos` out.")
+        for name, part in given.items():
+            if not isinstance(part, Mapping) or set(part) != set(X):
+                raise EstimatorError(
+                    f"X is a mapping from silo to table, so {name} must be a mapping from silo with the same keys."
+                )
+        by_silo = {name: [part[silo] for silo in X] for name, part in given.items()}
+        return _stacked(list(map(str, X)), list(X.values()), by_silo)
+    if isinstance(X, list | tuple) and X and all(hasattr(table, "shape") and np.ndim(table) == 2 for table in X):
+        names = [f"silo-{number}" for number in range(1, len(X) + 1)] if silos is None else list(map(str, silos))
+        for name, part in {**given, "`silos`": names}.items():
+            if not isinstance(part, list | tuple) or len(part) != len(X):
+                what = "names" if name == "`silos`" else "arrays"
+                raise EstimatorError(
+                    f"X is a list of {len(X)} tables, one per silo, so {name} must be a list of {len(X)} {what}."
+                )
+        return _stacked(names, X, given)
+    return FitArguments(X, y, silos, persons, weights)
+
+
+def _stacked(silos: Sequence[str], tables: Sequence[Any], given: Mapping[str, Sequence[Any]]) -> FitArguments:
+    """Join the silos' tables into one, and what is given beside them."""
+    if not tables:
+        raise EstimatorError("X has no tables: give one for each silo.")
+    if len(set(silos)) != len(silos):
+        raise EstimatorError("Two tables belong to the same silo: join them, or rename one.")
+    for argument, own in given.items():
+        for silo, table, part in zip(silos, tables, own, strict=True):
+            if len(table) != len(part):
+                raise EstimatorError(
+                    f"Silo '{silo}' has {len(table)} rows in X but {len(part)} in {argument}: give one entry for each "
+                    "row."
+                )
+    if frames.is_pandas(tables[0]):
+        import pandas as pd
+
+        if not all(frames.is_pandas(table) and list(table.columns) == list(tables[0].columns) for table in tables):
+            raise EstimatorError(
+                "The silos' tables have different columns, or the same ones in another order: give all of them the "
+                "same columns in the same order."
+            )
+        X: Any = pd.concat(tables, ignore_index=True)
+    elif len({np.shape(table)[1] for table in tables}) != 1:
+        raise EstimatorError("The silos' tables have different numbers of columns: give all of them the same columns.")
+    else:
+        X = np.concatenate([np.asarray(table) for table in tables])
+    y = np.concatenate([np.asarray(target) for target in given["y"]])
+    labels = [silo for silo, table in zip(silos, tables, strict=True) for _ in range(len(table))]
+    rows = {name: [each for part in own for each in part] for name, own in given.items()}
+    return FitArguments(X, y, labels, rows.get("`persons`"), rows.get("`sample_weight`"), silos)
+
+
+def checked_weights(weights: Any, count: int, bound: float | None) -> FloatArray | None:
+    """Return `sample_weight` as numbers from 0 to the public bound, if it is given."""
+    if weights is None:
+        return None
+    if bound is None or not 0 < bound < np.inf:
+        raise EstimatorError(
+            "`sample_weight` is given without a positive `sample_weight_bound`: give the largest weight that a row may "
+            "have, from public knowledge. It is not taken from the weights, because a bound read from private records "
+            "leaks them."
+        )
+    try:
+        numbers = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise EstimatorError("`sample_weight` must be an array with one number for each row of X.") from None
+    if numbers.shape != (count,):
+        raise EstimatorError(f"`sample_weight` must have one number for each of the {count} rows of X.")
+    bad = np.flatnonzero(~((numbers >= 0) & (numbers <= bound)))
+    if bad.size:
+        raise EstimatorError(
+            f"Row {bad[0]} of `sample_weight` (the first is row 0) is not between 0 and `sample_weight_bound`: raise "
+            "the bound, from public knowledge, or remove the row."
+        )
+    if not numbers.any():
+        raise EstimatorError(
+            "All sample weights are zero, so there is nothing to learn from: give some rows a positive weight."
+        )
+    return numbers
+
+
+def checked_persons(persons: Any, count: int) -> list[str] | None:
+    """Return the label of each row's person as a text, if `persons` is given."""
+    if persons is None:
+        return None
+    found = texts(_labels("persons", persons, count))
+    if "" in found:
+        raise EstimatorError(
+            f"Row {found.index('')} of `persons` (the first is row 0) has no label: say which person the row belongs "
+            "to, or remove it."
+        )
+    return found
+
+
+def unused_name(name: Any, default: str, taken: Collection[str]) -> str:
+    """Return a name for a column that no other column has: its own, or the default if it has none."""
+    free = name if isinstance(name, str) and name else default
+    while free in taken:
+        free += "_"
+    return free
+
+
+def per_silo(parameter: str, value: Any, silos: Sequence[str]) -> dict[str, float | None]:
+    """Return a number for each silo, from one for all, one per silo in their order, or a mapping by name."""
+    if isinstance(value, Mapping):
+        named = {str(name): number for name, number in value.items()}
+        unnamed = [name for name in silos if name not in named]  # of those named, a fold may have no record
+        if unnamed:
+            raise EstimatorError(f"`{parameter}` has no number for {', '.join(unnamed)}: give one for every silo.")
+        values = [named[name] for name in silos]
+    elif value is None or np.ndim(value) == 0:
+        values = [value] * len(silos)
+    else:
+        values = list(value)
+        if len(values) != len(silos):
+            raise EstimatorError(
+                f"`{parameter}` has {len(values)} numbers, but there are {len(silos)} silos ({', '.join(silos)}): give "
+                "one each."
+            )
+    try:
+        return {name: None if v is None else float(v) for name, v in zip(silos, values, strict=True)}
+    except (TypeError, ValueError):
+        raise EstimatorError(f"`{parameter}` must be one number for all silos, or one for each.") from None
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    """Return values as text cells; a missing value becomes an empty cell."""
+    return [frames.text(value) for value in values]
+
 
 SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
 

@@ -139,7 +139,10 @@ class Memory:
                 if cap is not None:
                     _refuse_beyond(cap, _needed(histories.values(), cap), silo, plan.unit)
             self._charges = known
-            self._remember(added)
+            longer: dict[tuple[History, History], History] = {}  # rows of one history share one tuple
+            for mark, now in added.items():
+                past = self._seen.get(mark, ())
+                self._seen[mark] = longer.setdefault((past, now), (*past, *now))
             return totals
 
     def _mark(self, *parts: bytes) -> bytes:
@@ -179,13 +182,6 @@ class Memory:
                 "stated. Nothing was released. Continue without `persons`, which counts the cost to each record. If "
                 "these are other rows that happen to be equal, give their silo another name."
             )
-
-    def _remember(self, added: Mapping[bytes, History]) -> None:
-        """Add the charges of a fit to the histories of its records and persons."""
-        longer: dict[tuple[History, History], History] = {}  # rows of one history share one tuple
-        for mark, now in added.items():
-            past = self._seen.get(mark, ())
-            self._seen[mark] = longer.setdefault((past, now), (*past, *now))
 
 
 def _of_silo(silo: str, rows: Sequence[bytes], events: Events) -> tuple[tuple[Event, int], ...]:

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators.arguments import FitArguments, texts, unused_name
 from ringfence.estimators.base import FederatedLinearModel
-from ringfence.estimators.fit_data import FitData
+from ringfence.estimators.fit_data import FitArguments, FitData, texts, unused_name
 from ringfence.estimators.linear import Classifier, Regressor
 from ringfence.estimators.parameters import estimator_class
 from ringfence.estimators.reading import TargetColumns, hiding_values, numeric_column

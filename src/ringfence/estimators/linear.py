@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators.arguments import as_frame, texts
 from ringfence.estimators.base import FederatedLinearModel
+from ringfence.estimators.fit_data import as_frame, texts
 from ringfence.estimators.parameters import ClassifierMixin, Interval, RegressorMixin, estimator_class
 from ringfence.estimators.reading import TargetColumns, interval_columns, numeric_column
 from ringfence.protocol import BaseLoss, Categorical, Column, FloatArray, Loss, Schema

@@ -11,8 +11,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import validate_data
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators.arguments import FitArguments, checked_persons, checked_weights, unused_name
-from ringfence.estimators.fit_data import FitData
+from ringfence.estimators.fit_data import FitArguments, FitData, checked_persons, checked_weights, unused_name
 from ringfence.estimators.parameters import BaseEstimator, Parameters
 from ringfence.protocol import Column, Numeric, Schema, explain
 from ringfence.protocol.schema.columns.base import ReadColumn

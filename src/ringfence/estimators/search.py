@@ -136,7 +136,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
             if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
                 raise EstimatorError(f"`param_grid` must list the values of '{name}' to try, like [0.5, 1, 2].")
         try:
-            return grid({name: [_plain(value) for value in values] for name, values in self.param_grid.items()})
+            return grid({name: list(map(_as_python, values)) for name, values in self.param_grid.items()})
         except PlanError as refused:
             raise EstimatorError(str(refused)) from None
 
@@ -196,6 +196,6 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         return self.best_estimator_
 
 
-def _plain(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
     """Return NumPy's numbers in a search's settings as Python's."""
     return value.item() if isinstance(value, np.generic) else value
