@@ -19,12 +19,12 @@ bound no person's (Lemma P7), so a fit of persons on rows that were fitted as re
 
 A record is recognised by its silo's name and the bytes of its row of X, the target left out (the same people, another
 query). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
-too little; whoever knows that they are different records says so, and each then counts once in every fit. A row that
+too little. With equal_rows="records" they are different records, and each counts once in every fit. A row that
 was changed in between (rescaled, another column added) is a new record to this memory, and so is every row in another
 process: a ledger file, which goes by the silo's name alone, misses neither. A person is recognised by the label alone,
 in every silo.
 
-What it returns depends on which rows are equal, so it is for whoever holds the records, and no model carries it.
+What it returns depends on which rows are equal, so only the holder of the records may see it, and no model carries it.
 """
 
 import hashlib

@@ -216,7 +216,7 @@ class Model(Predictor):
     rounds: Mapping[str, int] = Field(default_factory=dict)
     """How many rounds each silo answered."""
     guarantees: Mapping[str, SiloGuarantee] = Field(default_factory=dict)
-    """What each silo's ledger showed when the run had ended; none where whoever made the model saw no ledger."""
+    """What each silo's ledger showed when the run had ended; none where the maker of the model saw no ledger."""
     evaluation: EvaluationReport | None = None
     """How good it is, as the plan's last stage asked the held-out records: private, with intervals."""
     choice: Choice | None = None

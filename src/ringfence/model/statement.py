@@ -38,8 +38,8 @@ class SiloGuarantee(Public):
     @model_validator(mode="after")
     def _covers_every_observer(self) -> Self:
         """Require a silo's costs in the statement once against each kind of observer, 'anyone' last."""
-        for told in (self.this_run, self.all_runs):
-            named = tuple(guarantee.against for guarantee in told)
+        for costs in (self.this_run, self.all_runs):
+            named = tuple(guarantee.against for guarantee in costs)
             if "anyone" not in named or named != observers_of(named):
                 raise ValueError("a cost must be stated once against each kind of observer, with 'anyone' last")
         return self

@@ -82,8 +82,8 @@ def summarise_coefficients(
     require_level(level, len(found.silos) if by_silo else None)
     names, functions, offsets = coefficients_in_table_units(plan)
     records = sum(terms.records for terms in plan.silos if terms.name in found.silos)
-    told = coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
-    named = dict(zip(names, told, strict=True))
+    intervals = coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
+    named = dict(zip(names, intervals, strict=True))
     order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_known, -abs(named[name].estimate)))
     return Summary({name: named[name] for name in order}, level, by_silo, statement)
 

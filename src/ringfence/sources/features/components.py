@@ -1,4 +1,4 @@
-"""Principal components of public records: fewer numbers, of about equal size, learnt from what is nobody's secret.
+"""Principal components of records: fewer numbers, of about equal size, learned from public records.
 
 A linear model under privacy pays for every number it is given, and descends slowly along those that vary little. With
 the covariance C = Σ λ_i v_i v_iᵀ of PUBLIC records around their mean m, a record x becomes the numbers
@@ -6,7 +6,7 @@ the covariance C = Σ λ_i v_i v_iᵀ of PUBLIC records around their mean m, a r
     v_iᵀ(x − m)/λ_i^(power/2)      for the largest λ_i
 
 power 0 leaves them as they are, 1 gives all of them the same public variance. They are divided by the public records'
-median norm, so that a schema may cut them to norm 1.
+median norm, so that a schema may clip them to norm 1.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class PublicComponents:
     """A frozen linear map, fitted to public records: subtract `centre`, then take products with `axes`, a row each.
 
     Guarantees: a record's numbers depend on that record and the map alone, and the map on the records it was fitted to
-    alone. Nothing checks that those were public: fitted to a silo's records, it would tell of them. `digest` is that of
+    alone. Nothing checks that those were public: fitted to a silo's records, it would leak them. `digest` is that of
     the file that `save` writes; machines differ in the last digits of a fit, so one party fits, and all load that file.
     """
 

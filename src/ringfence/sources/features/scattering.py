@@ -1,4 +1,4 @@
-"""The scattering transform of small images: wavelets and moduli, averaged; no parameter is learnt.
+"""The scattering transform of small images: wavelets and moduli, averaged; no parameter is learned.
 
 Bruna and Mallat, "Invariant Scattering Convolution Networks" (2013). With Morlet wavelets ψ of J scales and L angles
 and a Gaussian φ of width 2^J, an image x becomes
