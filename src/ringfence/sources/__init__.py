@@ -4,8 +4,6 @@ All yield columns of `Cells` by name, a chunk of rows at a time. pyarrow and dat
 CSV and NumPy's files need nothing else.
 
 Internal, except `features`: may change without notice. `ringfence` lists what is public.
-
-Internal, except `features`: may change without notice. `ringfence` lists what is public.
 """
 
 from collections import ChainMap
