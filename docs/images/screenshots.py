@@ -129,7 +129,7 @@ def dossier(browser: Browser, folder: Path) -> None:
         ringfence(folder, "silo", "certificate", silo, "--out", f"{silo}.certificate.json")
     ringfence(folder, "dossier", "key", "--out", "signing.key")
     certificates = [word for silo in ("south", "west") for word in ("--certificate", f"{silo}.certificate.json")]
-    ringfence(folder, "dossier", "write", "--key", "signing.key", "--model", "model.json", *certificates, "--no-pdf")
+    ringfence(folder, "dossier", "write", "--key", "signing.key", "--model", "model.json", *certificates)
     page = opened(browser)
     page.goto((folder / "dossier.html").as_uri())
     take(page, "dossier")

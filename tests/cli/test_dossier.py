@@ -27,14 +27,13 @@ class Decider:
 
     def dossier(self) -> list[object]:
         given = [word for certificate in self.certificates for word in ("--certificate", certificate)]
-        return ["dossier", "write", "--key", self.key, "--out", self.out, "--no-pdf", "--model", self.model, *given]
+        return ["dossier", "write", "--key", self.key, "--out", self.out, "--model", self.model, *given]
 
 
 def test_a_trained_model_and_its_silos_certificates_make_a_dossier_that_verifies(federation: Federation) -> None:
     decider = Decider(federation)
     made, out, public = ringfence_json(*decider.dossier()), decider.out, decider.public
     assert made["public_key"] == public
-    assert made["pdf"] is None
     assert [line.split(":")[0] for line in made["missing"]] == [
         *(f"The key of silo '{file.stem}' was not confirmed independently" for file in federation.files),
         "No audit was given",

@@ -668,7 +668,7 @@ def write_certificates(golden: Golden) -> None:
     plan, key = golden.folder / "runs" / "surveyed" / "plan.json", golden.folder / "signing.key"
     signing.make_key(key)
     inputs = Inputs(plan=plan, certificates=[golden.folder / "certificates" / "surveyed-north.json"])
-    write_dossier(inputs, key, golden.folder / "dossiers" / "dossier.html", with_pdf=False)
+    write_dossier(inputs, key, golden.folder / "dossiers" / "dossier.html")
     key.unlink()
 
 

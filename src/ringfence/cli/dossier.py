@@ -15,9 +15,7 @@ def write(
     key: Path = offered(
         REQUIRED, "The private key to sign with, from `ringfence dossier key`.", "Basic", metavar="FILE"
     ),
-    out: Path = offered(
-        Path("dossier.html"), "Write the dossier here (HTML), with PDF and signature beside it.", "Output"
-    ),
+    out: Path = offered(Path("dossier.html"), "Write the dossier here (HTML), with its signature beside it.", "Output"),
     plan: Path | None = offered(None, "The plan. Default: the model's own.", "Basic", metavar="FILE"),
     model: Path | None = offered(None, "The trained model, with its evaluation.", "Basic", metavar="FILE"),
     certificate: Sequence[Path] = offered((), "A silo's certificate. Once per silo.", "Basic", metavar="FILE"),
@@ -38,12 +36,11 @@ def write(
         "Evaluation",
         metavar="FILE",
     ),
-    no_pdf: bool = offered(False, "Write no PDF.", "Output"),
 ) -> Output:
     """Write and sign a dossier: releases, guarantees, approvals, tests.
 
     Certificates are verified first and compared with plan and model. Contradictions are refused, and the dossier names
-    what was not given. The PDF is printed by Chromium, if this machine has one.
+    what was not given.
 
     Examples:
       ringfence dossier write --key me.key --model model.json --certificate north.json
@@ -53,13 +50,13 @@ def write(
 
     require_folder(out)
     inputs = Inputs(plan, model, certificate, audit, evaluation, silo_key)
-    written = write_dossier(inputs, key, out, with_pdf=not no_pdf)
+    written = write_dossier(inputs, key, out)
     return Output(written.data(), written.text())
 
 
 @app.command()
 def verify(
-    files: list[Path] = offered(REQUIRED, "The dossier, as HTML or PDF, or both.", argument=True, metavar="FILE..."),
+    dossier: Path = offered(REQUIRED, "The dossier.", argument=True, metavar="FILE"),
     signature: Path | None = offered(
         None, "The signature. Default: the .signature.json file beside the dossier.", metavar="FILE"
     ),
@@ -72,18 +69,17 @@ def verify(
     """
     from ringfence.evidence.dossier.signing import signature_path, verify_dossier
 
-    signed = verify_dossier(files, signature or signature_path(files[0]), key=key)
+    signed = verify_dossier(dossier, signature or signature_path(dossier), key=key)
     who = (
         "the key that you gave"
         if key
         else f"the key {signed.public_key}; confirm it with its owner and give it as --key"
     )
-    names = ", ".join(str(file) for file in files)
     return Output(
         {"valid": True, "key_was_given": key is not None, **signed.model_dump(mode="json")},
-        f"{names}: unchanged since it was signed {signed.issued}, about plan {signed.plan}, with {who}.\nThe signature "
-        "shows that the dossier is unchanged, and who wrote it. `ringfence verify` checks the certificates it is based "
-        "on.",
+        f"{dossier}: unchanged since it was signed {signed.issued}, about plan {signed.plan}, with {who}.\n"
+        "The signature shows that the dossier is unchanged, and who wrote it. `ringfence verify` checks the "
+        "certificates it is based on.",
     )
 
 

@@ -14,15 +14,14 @@ import pytest
 from ringfence.errors import CertificateError, MessageError, OutputError, PlanError
 from ringfence.evidence.dossier.evidence import Evidence, Inputs, gather_evidence, read_audit, read_evaluation
 from ringfence.evidence.dossier.page import dossier_page
-from ringfence.evidence.dossier.signing import make_key, read_signature, signature_path, verify_dossier
-from ringfence.evidence.dossier.writing import NO_BROWSER, WrittenDossier, print_page, write_dossier
+from ringfence.evidence.dossier.signing import make_key, read_signature, verify_dossier
+from ringfence.evidence.dossier.writing import WrittenDossier, write_dossier
 from ringfence.model.model import Model
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import read_certificate
 from ringfence.shuffler.sealing import verifying_key
 from ringfence.storage.files import read_key
-from tests.browser import chromium
 from tests.evidence.dossier.conftest import NOTE, RECORDS, Run
 from tests.evidence.report.conftest import AUDIT, HOSTILE
 
@@ -57,7 +56,7 @@ def page(run: Run) -> str:
 
 @pytest.fixture
 def written(run: Run, tmp_path: Path) -> WrittenDossier:
-    return write_dossier(run.everything(), run.file("signing.key"), tmp_path / "dossier.html", with_pdf=False)
+    return write_dossier(run.everything(), run.file("signing.key"), tmp_path / "dossier.html")
 
 
 def test_it_says_who_approved_what_when_under_which_guarantee_and_what_was_tested(
@@ -141,7 +140,7 @@ def test_a_tampered_certificate_or_one_of_another_key_is_refused_and_nothing_is_
         (replace(run.everything(), keys={"elsewhere": run.key(HOSTILE)}), "no certificate from it"),
     ):
         with pytest.raises(CertificateError, match=words):
-            write_dossier(inputs, run.file("signing.key"), tmp_path / "dossier.html", with_pdf=False)
+            write_dossier(inputs, run.file("signing.key"), tmp_path / "dossier.html")
     assert list(tmp_path.glob("dossier*")) == []
 
 
@@ -189,15 +188,15 @@ def test_what_others_wrote_stays_text(run: Run) -> None:
 
 def test_the_signature_covers_the_page_and_its_sources(run: Run, written: WrittenDossier) -> None:
     key = verifying_key(read_key(run.file("signing.key"), OutputError))
-    signed = verify_dossier([written.page], written.signature, key=key)
+    signed = verify_dossier(written.page, written.signature, key=key)
     assert signed.plan == run.plan.digest()
     assert signed.sources == run.everything().digests()
     assert signed.public_key == written.public_key == key
     with pytest.raises(CertificateError, match="not with the one you named"):
-        verify_dossier([written.page], written.signature, key="0" * 64)
+        verify_dossier(written.page, written.signature, key="0" * 64)
     written.page.write_bytes(written.page.read_bytes().replace(b"A Clinic", b"B Clinic"))
     with pytest.raises(CertificateError, match="is not what was signed"):
-        verify_dossier([written.page], written.signature)
+        verify_dossier(written.page, written.signature)
 
 
 def test_a_byte_changed_anywhere_in_the_signature_shows(written: WrittenDossier) -> None:
@@ -211,7 +210,7 @@ def test_a_byte_changed_anywhere_in_the_signature_shows(written: WrittenDossier)
 
 def test_a_dossier_that_an_earlier_version_signed_is_still_what_was_signed() -> None:
     golden = Path(__file__).parents[2] / "golden" / "v1_0_0"
-    signed = verify_dossier([golden / "dossiers" / "dossier.html"], golden / "dossiers" / "dossier.signature.json")
+    signed = verify_dossier(golden / "dossiers" / "dossier.html", golden / "dossiers" / "dossier.signature.json")
     certificate = (golden / "certificates" / "surveyed-north.json").read_bytes()
     assert signed.sources["surveyed-north.json"] == hashlib.sha256(certificate).hexdigest()
 
@@ -223,32 +222,6 @@ def test_a_key_is_private_and_never_written_over(tmp_path: Path) -> None:
     assert verifying_key(read_key(path, OutputError)) == public
     with pytest.raises(OutputError, match="name a new file for the key"):
         make_key(path)
-
-
-def test_without_a_browser_the_page_is_written_and_signed_and_printing_is_explained(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    made = write_dossier(run.everything(), run.file("signing.key"), tmp_path / "dossier.html")
-    assert made.pdf is None
-    assert NO_BROWSER in made.text()
-    verify_dossier([made.page], made.signature)
-
-
-def test_a_browser_prints_it_and_the_signature_covers_the_print(run: Run, tmp_path: Path) -> None:
-    chromium()  # fails, with what to do, where there is none
-    made = write_dossier(run.everything(), run.file("signing.key"), tmp_path / "dossier.html")
-    assert made.pdf is not None
-    assert made.pdf.read_bytes().startswith(b"%PDF-")
-    verify_dossier([made.pdf, made.page], signature_path(made.pdf))
-    made.pdf.write_bytes(made.pdf.read_bytes() + b"\n")
-    with pytest.raises(CertificateError, match="is not what was signed"):
-        verify_dossier([made.pdf], made.signature)
-
-
-def test_a_browser_that_fails_says_what_to_do_instead(written: WrittenDossier) -> None:
-    with pytest.raises(OutputError, match=r"print it to .*--no-pdf"):
-        print_page(written.page, written.page.with_suffix(".pdf"), "/bin/false")
 
 
 def test_an_audit_that_refutes_the_claim_is_shown_at_the_top(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.evidence.report.conftest import HOSTILE
 def test_a_dossier_loads_and_runs_nothing_and_has_no_fault_for_phones_dark_screens_and_screen_readers(
     run: Run, window: Window, tmp_path: Path
 ) -> None:
-    written = write_dossier(run.everything(), run.file("signing.key"), tmp_path / "dossier.html", with_pdf=False)
+    written = write_dossier(run.everything(), run.file("signing.key"), tmp_path / "dossier.html")
     visit = window.open(written.page.as_uri())
     visit.page.wait_for_load_state("networkidle")
     assert visit.elsewhere(written.page.as_uri()) == []

@@ -1,10 +1,7 @@
-"""A dossier's signature: one Ed25519 signature under the digests of its files and of what it was made of.
-
-It stands in a file of its own beside the dossier, so that the page and its print are covered by the same one.
-"""
+"""A dossier's signature, in a file beside it: Ed25519, under the digests of the dossier and of its sources."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -47,12 +44,12 @@ def signature_path(dossier: Path) -> Path:
     return dossier.with_suffix(".signature.json")
 
 
-def sign(plan: str, files: Sequence[Path], sources: Mapping[str, str], key: bytes) -> bytes:
-    """Return the signature's file for a dossier's files that have been written, and their sources."""
+def sign(plan: str, dossier: Path, sources: Mapping[str, str], key: bytes) -> bytes:
+    """Return the signature's file for a dossier that has been written, and its sources."""
     content = DossierContent(
         plan=plan,
         issued=datetime.now(UTC).isoformat(timespec="seconds"),
-        files={path.name: _digest(path) for path in files},
+        files={dossier.name: _digest(dossier)},
         sources=dict(sources),
         public_key=sealing.verifying_key(key),
     ).content
@@ -72,14 +69,13 @@ def read_signature(content: bytes) -> DossierContent:
     return signed
 
 
-def verify_dossier(files: Sequence[Path], signature: Path, *, key: str | None = None) -> DossierContent:
-    """Check that the files are those that were signed, by that key if one is given; CertificateError if not."""
+def verify_dossier(dossier: Path, signature: Path, *, key: str | None = None) -> DossierContent:
+    """Check that the dossier is the one that was signed, by that key if one is given; CertificateError if not."""
     signed = read_signature(read_file(signature, "signature", CertificateError))
     if key is not None and key.strip().lower() != signed.public_key:
         raise CertificateError(f"The dossier was signed with the key {signed.public_key}, not with the one you named.")
-    for path in files:
-        if _digest(path) not in signed.files.values():
-            raise CertificateError(f"{path} is not what was signed: it was changed, or belongs to another dossier.")
+    if _digest(dossier) not in signed.files.values():
+        raise CertificateError(f"{dossier} is not what was signed: it was changed, or belongs to another dossier.")
     return signed
 
 
