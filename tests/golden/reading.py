@@ -184,8 +184,7 @@ def silo_facts(folder: Path) -> dict[str, Any]:
 def keeping_of(folder: Path) -> dict[str, Any]:
     """Return how a silo's folder says that records are kept, without reading them."""
     settings = SiloFolder.open(folder).settings
-    # "workers" was a setting when the files of 1.0.0 were written; none of them sets it.
-    return {"workers": None, "precision": settings.precision, "kept_in": settings.kept_in}
+    return {"precision": settings.precision, "kept_in": settings.kept_in}
 
 
 def ask(folder: Path, requests: Sequence[bytes]) -> list[bytes]:
