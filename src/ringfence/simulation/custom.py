@@ -6,26 +6,20 @@ theory's guarantees on risk hold depends on its being convex. Privacy never depe
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ringfence.protocol import TargetKind
-from ringfence.protocol.losses.base import Outputs
+from ringfence.protocol.losses.base import LinearLoss
 
 
 @dataclass(frozen=True)
-class CustomLoss(Outputs):
+class CustomLoss(LinearLoss):
     """A loss f(scores, target) of one record: `scores` has one entry per output; write it with `jax.numpy`."""
 
     function: Callable[[Any, Any], Any]
     outputs: int = 1
-    target_kind: ClassVar[TargetKind] = "number"
-
-    def predictions(self, scores: Any) -> Any:
-        """Return the first score: a custom loss is about a number."""
-        return scores[..., 0]
 
     def values(self, scores: Any, targets: Any) -> Any:
         """Return the custom loss of every record, over any axes between records and outputs."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.protocol import Domain, FloatArray, Full, Participation, PersonRule, Plan, Proximal, Sampling
+from ringfence.protocol.losses.base import LinearLoss
 from ringfence.protocol.losses.targets import shifted, split_targets, values_of
 from ringfence.protocol.plan.plan import EVERYBODY
 from ringfence.server.algorithms import ALGORITHMS
@@ -28,7 +29,7 @@ from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation.channels import SimulatedNoise, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
-from ringfence.simulation.gradient import Federation, LinearLoss, clip_of, clipped_sum
+from ringfence.simulation.gradient import Federation, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
 _ALL_RECORDS, _INDEPENDENT = Full(), GaussianNoise()

@@ -1,38 +1,18 @@
 """Clipped gradients of all silos' records at once: the only file here that knows which query training asks."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ringfence.errors import TrainingError
-from ringfence.protocol import Gradient, PersonRule, Stage, TargetKind
+from ringfence.protocol import Gradient, PersonRule, Stage
 from ringfence.protocol.arrays import TINY
-from ringfence.silo.queries.gradient import Residuals, clipped, clipped_mean
+from ringfence.protocol.losses.base import LinearLoss
+from ringfence.silo.queries.gradient import clipped, clipped_mean
 
 BLOCK = 1024
 """Records per block where a single run is simulated: from here on XLA gives blocks to several threads."""
-
-
-class LinearLoss(Residuals, Protocol):
-    """A loss that the simulator can run: one of `protocol.losses`, or a `CustomLoss`."""
-
-    @property
-    def outputs(self) -> int:
-        """Scores of a record under a simulated loss."""
-
-    @property
-    def target_kind(self) -> TargetKind:
-        """The kind of target of a simulated loss."""
-
-    def dimension(self, width: int) -> int:
-        """Return how many weights a simulated loss has."""
-
-    def matrix(self, weights: Any, width: int) -> Any:
-        """Return weights of a simulated loss as a row per feature and a column per output."""
-
-    def predictions(self, scores: Any) -> Any:
-        """Return what scores predict under a simulated loss."""
 
 
 def is_compiled(stage: Stage) -> bool:

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 
 from ringfence.accounting import calibrate
 from ringfence.errors import TrainingError
+from ringfence.protocol.losses.base import LinearLoss
 from ringfence.protocol.losses.targets import residuals_of
-from ringfence.simulation.gradient import Federation, LinearLoss
+from ringfence.simulation.gradient import Federation
 
 
 class LocalRuns(NamedTuple):

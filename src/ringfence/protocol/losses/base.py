@@ -48,14 +48,15 @@ class Program(NamedTuple):
     digest: str
 
 
-class Outputs:
-    """The shape of a linear model's weights: one column per output, or slopes that all outputs share.
+class LinearLoss:
+    """A loss of a linear model, and the shape of its weights: one column per output, or slopes that all outputs share.
 
     With shared slopes every output k has the score u_k = x̃ᵀβ + c·α_k, of the features x̃ before the constant and the
     constant c itself: weights are β and one α per output. A record's gradient is then (Σ_k r_k)·x̃ in β and c·r in α, of
     residuals r, and its norm √(‖x̃‖²(Σr)² + c²‖r‖²) follows from two norms, as that of an outer product does.
     """
 
+    target_kind: ClassVar[TargetKind] = "number"
     shares_slopes: ClassVar[bool] = False
     """Whether outputs differ by their constant alone, so that a schema without intercept does not suit it."""
 
@@ -63,6 +64,22 @@ class Outputs:
     def outputs(self) -> int:
         """The number of a loss's scores for a record."""
         return 1
+
+    @abstractmethod
+    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return φ, the loss, for every record, as each loss defines it."""
+
+    @abstractmethod
+    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return ∂φ/∂u of every record, in the shape of `scores`, as each loss defines it."""
+
+    def predictions(self, scores: FloatArray) -> FloatArray:
+        """Return what a loss's scores predict, in the target's encoding: scaled number, label ±1, or class index."""
+        xp = namespace(scores)
+        if self.target_kind == "class":
+            return xp.argmax(scores, axis=-1).astype(scores.dtype)
+        result: FloatArray = scores[..., 0]
+        return xp.where(result > 0, 1.0, -1.0) if self.target_kind == "label" else result
 
     def dimension(self, width: int) -> int:
         """Return how many weights a loss has, for that many features with the constant."""
@@ -114,11 +131,10 @@ class Outputs:
         return 2.0 ** math.ceil(math.log2(self.outputs) / 2) if self.shares_slopes else 1.0
 
 
-class BaseLoss(Outputs, Public):
+class BaseLoss(LinearLoss, Public):
     """A loss φ(u, y)."""
 
     name: str
-    target_kind: ClassVar[TargetKind] = "number"
     is_log_loss: ClassVar[bool] = False
     """Whether it is the negative logarithm of the probability that scores give to the right class."""
     is_squared_error: ClassVar[bool] = False
@@ -160,14 +176,6 @@ class BaseLoss(Outputs, Public):
     def output_names(self, targets: tuple[str, ...], classes: tuple[str, ...], unit: float) -> list[str]:
         """Return a name for every score of a loss, of targets in units of `unit`: its target, or its class."""
         return list(targets) if not classes else list(classes[1:] if self.outputs == 1 else classes)
-
-    def predictions(self, scores: FloatArray) -> FloatArray:
-        """Return what a loss's scores predict, in the target's encoding: scaled number, label ±1, or class index."""
-        xp = namespace(scores)
-        if self.target_kind == "class":
-            return xp.argmax(scores, axis=-1).astype(scores.dtype)
-        result: FloatArray = scores[..., 0]
-        return xp.where(result > 0, 1.0, -1.0) if self.target_kind == "label" else result
 
     def score_units(self, unit: float, offset: float) -> tuple[float, float]:
         """Return what to multiply a loss's score by, and what to add, to have it for the target in its own units."""
@@ -249,14 +257,6 @@ class BaseLoss(Outputs, Public):
         Only a `NonSmooth` loss can choose its β; for any other this is a PlanError, as is a β out of range.
         """
         raise PlanError(f"The {self.name} loss is already smooth: leave the smoothness out.")
-
-    @abstractmethod
-    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return φ, the loss, for every record, as each loss defines it."""
-
-    @abstractmethod
-    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return ∂φ/∂u of every record, in the shape of `scores`, as each loss defines it."""
 
     def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return ∂²φ/∂u² of every record, in the shape of `scores`, of a loss that `is_curved`."""

@@ -1,6 +1,6 @@
 """Losses of several scores that differ by a constant: survival, by parts of the time, and categories in an order.
 
-Score k is u_k = x̃ᵀβ + c·α_k (`Outputs`): slopes are shared, and each part, or each threshold, has its own constant.
+Score k is u_k = x̃ᵀβ + c·α_k (`LinearLoss`): slopes are shared, and each part, or each threshold, has its own constant.
 """
 
 import math

@@ -5,6 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.axes import Axes
 from ringfence.protocol.plan.effort import MOST_THREADS, NUMBER, PART, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.queries.base import Facts, MeanQuery
 
@@ -21,6 +23,10 @@ class GradientQuery(MeanQuery):
     @abstractmethod
     def record_norm(self, facts: Facts) -> float:
         """Return the clipping norm of gradients, which a shuffler may add up."""
+
+    def read(self, facts: Facts, argument: FloatArray) -> tuple[FloatArray, Axes | None]:
+        """Return the weights of a request for a gradient, and its axes, if gradients are clipped along some."""
+        return argument, None
 
     def products(self, facts: Facts) -> int:
         """Return how many numbers a record's features are multiplied with, for one of the two products."""

@@ -1,4 +1,4 @@
-"""Computes queries from records: one file for each query of `protocol.queries`, of the same name.
+"""Computes queries from records: a file for each query of `protocol.queries`, one for both gradients.
 
 An answer is a function of a sum over records, in whole numbers. So the sums of parts of the records, computed one after
 the other or on several threads, give the same bytes as all records at once.
@@ -19,7 +19,6 @@ from ringfence.silo.queries import (
     feature_means,
     feature_moments,
     gradient,
-    preconditioned_gradient,
     second_moments,
     statistics,
     survival_curve,
@@ -83,7 +82,7 @@ COMPUTATIONS: dict[type[BaseQuery], AnswerFromRecords] = {
     protocol.FeatureMeans: feature_means,
     protocol.FeatureMoments: feature_moments,
     protocol.Gradient: gradient,
-    protocol.PreconditionedGradient: preconditioned_gradient,
+    protocol.PreconditionedGradient: gradient,
     protocol.SecondMoments: MeanOfTerms(second_moments.terms, in_parts=True),
     protocol.Statistics: statistics,
     protocol.SurvivalCurve: MeanOfTerms(survival_curve.terms),

@@ -1,79 +1,51 @@
-"""The mean of the records' gradients, each clipped; for persons, by the plan's rule for their rows.
+"""The mean of the records' gradients, each clipped, perhaps along axes; for persons, by the plan's rule for rows.
 
 Each record's term has norm at most clip/batch by construction, whatever the weights are, and the terms are added up
 exactly. A record of norm 0, or whose gradient is not a finite number, contributes 0.
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ringfence.protocol import FloatArray, Gradient, Plan
+from ringfence.protocol import FloatArray, Plan
 from ringfence.protocol.arrays import TINY, namespace, row_norms, without_negligible
-from ringfence.protocol.losses.targets import Derivable, residuals_of
+from ringfence.protocol.losses.base import LinearLoss
+from ringfence.protocol.losses.targets import residuals_of
+from ringfence.protocol.queries.gradient import GradientQuery
 from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
 from ringfence.silo.records.persons import Persons
 from ringfence.silo.records.records import Records
 
 
-class Residuals(Derivable, Protocol):
-    """What the clipped mean needs of a loss: residuals, and how they combine with features (`Outputs`)."""
+def total(query: GradientQuery, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+    """Add up the gradients at the request's weights, each clipped to the query's norm, in units of `answer`.
 
-    @property
-    def spare(self) -> float:
-        """A power of two above what a sum of a gradient's residuals may exceed their norm by."""
-
-    def rounded(self, width: int) -> int:
-        """Return how many roundings a gradient's computed length may be off by."""
-
-    def gradient_norms(self, residuals: FloatArray, norms: FloatArray, constants: FloatArray) -> FloatArray:
-        """Return the norm of every record's gradient."""
-
-    def residual_columns(self, residuals: FloatArray) -> FloatArray:
-        """Return the factors by which features are multiplied in a gradient."""
-
-    def weight_gradients(self, products: FloatArray) -> FloatArray:
-        """Return gradients of the weights from products of features."""
-
-
-def total(query: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> exact_sums.Counts:
-    """Add up the clipped gradients at the weights in `argument`."""
-    return gradient_total(plan, query.clip, argument, records, records, chosen)
-
-
-def answer(query: Gradient, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
-    """Return the mean."""
-    return mean_gradient(plan, query.clip, total, batch)
-
-
-def gradient_total(
-    plan: Plan, clip: float, weights: FloatArray, records: Records, along: Records, chosen: FloatArray
-) -> exact_sums.Counts:
-    """Add up the records' gradients, each clipped to norm `clip`, in units of `mean_gradient`.
-
-    A gradient is outer(z, residual) for most losses; z are the features of `along`: the same records, perhaps along
-    other axes.
+    A gradient is outer(z, residual) for most losses; z are the features, along the request's axes if it has any.
     """
-    matrix = plan.loss.matrix(without_negligible(weights), plan.data.width)
+    weights, axes = query.read(plan, without_negligible(argument))
+    matrix, clip = plan.loss.matrix(weights, plan.data.width), query.record_norm(plan)
+    along = records if axes is None else records.along(axes)
     if plan.person_rule == "sum" and records.persons is not None:
         return summed_total(plan.loss, clip, matrix, records, records.persons, chosen, along)
     return clipped_total(plan.loss, clip, matrix, records, records.shares(plan, chosen), along)
 
 
-def mean_gradient(plan: Plan, clip: float, total: exact_sums.Counts, batch: int) -> FloatArray:
-    """Return the mean over the batch, of a `gradient_total` in units of 2⁻⁶³ times the clip and the loss's `spare`."""
-    return exact_sums.quotient(total, batch, clip * plan.loss.spare).reshape(-1)
+def answer(query: GradientQuery, plan: Plan, argument: FloatArray, total: Counts, batch: int) -> FloatArray:
+    """Return the mean over the batch, of a `total` in units of 2⁻⁶³ times the clip and the loss's `spare`."""
+    return exact_sums.quotient(total, batch, query.record_norm(plan) * plan.loss.spare).reshape(-1)
 
 
 def clipped_total(
-    loss: Residuals,
+    loss: LinearLoss,
     most: float,
     weights: FloatArray,
     records: Records,
     shares: FloatArray,
     along: Records | None = None,
-) -> exact_sums.Counts:
+) -> Counts:
     """Add up the rows' gradients, each clipped to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm.
 
     A row's gradient is outer(z, residual), z its features, or those of `along`; with slopes that outputs share, in
@@ -95,14 +67,14 @@ def clipped_total(
 
 
 def summed_total(
-    loss: Residuals,
+    loss: LinearLoss,
     most: float,
     weights: FloatArray,
     records: Records,
     persons: Persons,
     chosen: FloatArray,
     along: Records | None = None,
-) -> exact_sums.Counts:
+) -> Counts:
     """Add up the chosen persons' sums of gradients, each sum clipped to norm `most`, in units of 2⁻⁶³ times that norm.
 
     A row's gradient is clipped to 2¹⁰ times that norm, and rounded towards zero to 31 bits behind the point, so that a
@@ -121,14 +93,14 @@ def summed_total(
         sums = persons.sums(counts.reshape(len(counts), -1), part) / one
         fits = np.minimum(1.0, kept / np.maximum(row_norms(sums), TINY)) * chosen[part]
         total = total + np.trunc(sums * fits[:, None] * one).astype(np.int64).sum(axis=0).astype(object)
-    result: exact_sums.Counts = total << (exact_sums.UNIT - exact_sums.ROW_BITS)
+    result: Counts = total << (exact_sums.UNIT - exact_sums.ROW_BITS)
     if loss.spare > 1:
         result = result >> round(np.log2(loss.spare))
     return result
 
 
 def _clipped_rows(
-    loss: Residuals, clip: float, limbs: FloatArray, records: Records, along: Records, rows: slice
+    loss: LinearLoss, clip: float, limbs: FloatArray, records: Records, along: Records, rows: slice
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rows along the axes, and their clipped residuals at weights split into limbs."""
     own = records.block(rows)
@@ -140,7 +112,7 @@ def _clipped_rows(
 
 
 def clipped(
-    loss: Residuals,
+    loss: LinearLoss,
     clip: FloatArray | float,
     *,
     scores: FloatArray,
@@ -163,7 +135,7 @@ def clipped(
 
 
 def clipped_mean(
-    loss: Residuals,
+    loss: LinearLoss,
     clip: FloatArray | float,
     *,
     weights: FloatArray,
