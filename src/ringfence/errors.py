@@ -13,6 +13,8 @@ controls, line ends): `visible` escapes them before a person reads them.
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 
@@ -119,6 +121,19 @@ _IGNORED = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _PLAIN = re.compile(r"[ -~]*")
+
+
+WHY = "\0"
+"""Stands, in a message of `os_error_as`, for the operating system's reason."""
+
+
+@contextmanager
+def os_error_as(error: type[RingfenceError], message: str) -> Iterator[None]:
+    """Raise `error` in place of an OSError, with the system's reason in place of WHY in the message."""
+    try:
+        yield
+    except OSError as problem:
+        raise error(message.replace(WHY, str(problem.strerror))) from None
 
 
 def visible(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ringfence.cli.help import App
 from ringfence.cli.options import ModelFile
 from ringfence.cli.output import Output, Table, require_folder, say, warn
-from ringfence.errors import OutputError, visible
+from ringfence.errors import WHY, OutputError, os_error_as, visible
 from ringfence.federation.requests import DELTA, FILES, AskRequest
 from ringfence.planning.options import REQUIRED, offered
 
@@ -45,10 +45,8 @@ def _print_or_write(content: bytes, out: Path | None) -> None:
     if out is None:
         say(content.decode(), end="")
         return
-    try:
+    with os_error_as(OutputError, f"{out} could not be written: {WHY}. Name another file."):
         out.write_bytes(content)
-    except OSError as problem:
-        raise OutputError(f"{out} could not be written: {problem.strerror}. Name another file.") from None
 
 
 @app.command()

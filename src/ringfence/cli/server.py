@@ -12,7 +12,7 @@ from ringfence.cli.evaluation import describe_evaluation
 from ringfence.cli.help import App
 from ringfence.cli.output import Output, Table, progress, remark, require_folder, warn
 from ringfence.cli.training import TrackingOptions
-from ringfence.errors import DoorError, OutputError, TrainingError, require_extra
+from ringfence.errors import WHY, DoorError, OutputError, TrainingError, os_error_as, require_extra
 from ringfence.planning.options import REQUIRED, offered
 from ringfence.storage.toml_files import read_toml
 
@@ -288,9 +288,7 @@ def _write(path: Path, content: bytes) -> None:
     """Write a file of the server's run, so that a reader never sees half a model."""
     from ringfence.evidence.report.page import write_whole
 
-    try:
+    with os_error_as(
+        OutputError, f"{path} could not be written ({WHY}). The run is kept: repeat the command to write it."
+    ):
         write_whole(path, content)
-    except OSError as problem:
-        raise OutputError(
-            f"{path} could not be written ({problem.strerror}). The run is kept: repeat the command to write it."
-        ) from None

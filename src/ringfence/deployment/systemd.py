@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ringfence.errors import DeploymentError, OutputError
+from ringfence.errors import WHY, DeploymentError, OutputError, os_error_as
 
 UNITS = Path("/etc/systemd/system")
 _UNIT = Path(__file__).with_name("service.unit")
@@ -106,14 +106,13 @@ def write_units(services: Sequence[SystemdService], folder: Path) -> list[Path]:
     texts = {folder / service.file: service.unit() for service in services}
     for service in services:
         _make_state(service)
-    try:
+    with os_error_as(
+        OutputError,
+        f"Cannot write units into {folder} ({WHY}). Run this as root, or write them elsewhere with "
+        "--out and copy them.",
+    ):
         for file, text in texts.items():
             file.write_text(text)
-    except OSError as problem:
-        raise OutputError(
-            f"Cannot write units into {folder} ({problem.strerror}). Run this as root, or write them elsewhere with "
-            "--out and copy them."
-        ) from None
     return list(texts)
 
 

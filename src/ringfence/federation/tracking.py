@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ringfence.accounting.charges import cost, task_event
 from ringfence.accounting.events import Event
-from ringfence.errors import OutputError, require_extra
+from ringfence.errors import WHY, OutputError, os_error_as, require_extra
 from ringfence.protocol import Plan, SiloTerms, Task
 from ringfence.protocol.plan.plan import task
 from ringfence.server.rounds import RoundOutcome
@@ -138,10 +138,8 @@ class TensorBoard:
         require_extra("tracking", "Tracking", "tensorboardX", error=OutputError)
         from tensorboardX import SummaryWriter
 
-        try:
+        with os_error_as(OutputError, f"{folder} cannot be written: {WHY}. Name another folder."):
             self._writer: Any = SummaryWriter(str(folder))
-        except OSError as problem:
-            raise OutputError(f"{folder} cannot be written: {problem.strerror}. Name another folder.") from None
 
     def begin(self, plan: Plan) -> None:
         """Write the plan's digest and queries for TensorBoard."""

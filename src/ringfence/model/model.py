@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from ringfence.errors import MessageError, OutputError, PlanError, require_extra
+from ringfence.errors import WHY, MessageError, OutputError, PlanError, os_error_as, require_extra
 from ringfence.estimates.comparison import Choice
 from ringfence.estimates.intervals import critical_value
 from ringfence.estimates.metrics import EvaluationReport
@@ -242,10 +242,8 @@ class Model(Predictor):
 
     def save(self, path: Path) -> None:
         """Write the model to a file."""
-        try:
+        with os_error_as(OutputError, f"The model could not be written to {path}: {WHY}."):
             path.write_bytes(self.canonical())
-        except OSError as problem:
-            raise OutputError(f"The model could not be written to {path}: {problem.strerror}.") from None
 
     @classmethod
     def load(cls, path: Path) -> "Model":
@@ -287,7 +285,7 @@ def with_ids(columns: Columns, table: Table, name: str, *, source: str) -> Colum
 
 def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns of predictions as a CSV or a Parquet file, by the file name's extension."""
-    try:
+    with os_error_as(OutputError, f"{path} could not be written: {WHY}. Name another file."):
         if path.suffix == ".parquet":
             require_extra("data", "A Parquet file", "pyarrow", error=OutputError)
             import pyarrow.parquet
@@ -296,5 +294,3 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
             pyarrow.parquet.write_table(rows, path)
         else:
             path.write_text(csv_text(columns), encoding="utf-8")
-    except OSError as problem:
-        raise OutputError(f"{path} could not be written: {problem.strerror}. Name another file.") from None

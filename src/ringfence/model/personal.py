@@ -7,8 +7,8 @@ alone. None of it is private: weights, strengths and scores depend on records wi
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ringfence.errors import MessageError, OutputError, RecordsError
+from ringfence.errors import WHY, MessageError, OutputError, RecordsError, os_error_as
 from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Value, bullets, document, section, table, tag
 from ringfence.model import personal_fit
@@ -253,16 +253,13 @@ def _keep(path: Path, content: str) -> None:
         replace_private(path, content.encode())
 
 
-@contextmanager
-def _refusing_unwritable(path: Path) -> Iterator[None]:
+def _refusing_unwritable(path: Path) -> AbstractContextManager[None]:
     """Raise OutputError if a file of the silo's own model cannot be written."""
-    try:
-        yield
-    except OSError as problem:
-        raise OutputError(
-            f"{path} cannot be written ({problem.strerror}): what is not private is kept in the silo's own folder and "
-            "nowhere else. Free some space there, or give this user write permission."
-        ) from None
+    return os_error_as(
+        OutputError,
+        f"{path} cannot be written ({WHY}): what is not private is kept in the silo's own folder and nowhere else. "
+        "Free some space there, or give this user write permission.",
+    )
 
 
 def _page_of_model(found: Personalised) -> str:

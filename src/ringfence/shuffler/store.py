@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ringfence.errors import ShufflerError
+from ringfence.errors import WHY, ShufflerError, os_error_as
 from ringfence.shuffler.sealing import new_key
 from ringfence.storage.database import Database
 from ringfence.storage.files import read_key, read_token, served_alone, write_private, write_token
@@ -109,13 +109,11 @@ class Store(Closing):
             raise ShufflerError(
                 f"{folder} already exists and is not an empty folder: name a new folder for the shuffler."
             )
-        try:
+        with os_error_as(ShufflerError, f"The folder {folder} cannot be set up: {WHY}."):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
             write_private(folder / "shuffler.key", new_key().hex().encode())
             write_token(folder / "shuffler.token")
-        except OSError as problem:
-            raise ShufflerError(f"The folder {folder} cannot be set up: {problem.strerror}.") from None
         Database(folder / "shuffler.db", _KIND, application=_APPLICATION, tables=_TABLES).close()
         return cls(folder)
 

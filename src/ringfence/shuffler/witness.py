@@ -12,7 +12,7 @@ from before the folder had a witness, served where no witness is.
 
 from pathlib import Path
 
-from ringfence.errors import ShufflerError
+from ringfence.errors import WHY, ShufflerError, os_error_as
 from ringfence.storage.files import replace_private, state_folder
 
 
@@ -46,14 +46,13 @@ class Witness:
         seen = self.seen()
         if seen is not None and seen >= decisions:
             return
-        try:
+        with os_error_as(
+            ShufflerError,
+            f"{self._file} cannot be written ({WHY}), and without it an older copy of the folder "
+            "would not be noticed: nothing is released. Make room, or let this user write there.",
+        ):
             self._file.parent.mkdir(mode=0o700, exist_ok=True)
             replace_private(self._file, str(decisions).encode())
-        except OSError as problem:
-            raise ShufflerError(
-                f"{self._file} cannot be written ({problem.strerror}), and without it an older copy of the folder "
-                "would not be noticed: nothing is released. Make room, or let this user write there."
-            ) from None
 
     def seen(self) -> int | None:
         """Return how many decisions the witness knows of; None if it has never seen the shuffler's folder."""

@@ -27,7 +27,7 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 
 from ringfence import sources
-from ringfence.errors import RecordsError, SiloError
+from ringfence.errors import WHY, RecordsError, SiloError, os_error_as
 from ringfence.protocol import Public, SiloName, explain, load_columns
 from ringfence.protocol.plan.checks import name_problem
 from ringfence.protocol.schema.schema import load_roles
@@ -119,7 +119,7 @@ class SiloFolder:
         made.require_closed(*made.data_files())
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SiloError(f"{folder} already exists and is not an empty folder: name a new folder for the silo.")
-        try:
+        with os_error_as(SiloError, f"The folder {folder} cannot be set up: {WHY}."):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
             made.open_to_couriers(folder, 0o710)
@@ -130,8 +130,6 @@ class SiloFolder:
             made.tell_couriers(settings.port)
             # Last: a folder without it was not finished, and is refused.
             write_private(folder / "silo.toml", _toml(settings.model_dump(exclude_none=True)))
-        except OSError as problem:
-            raise SiloError(f"The folder {folder} cannot be set up: {problem.strerror}.") from None
         return made
 
     @classmethod
@@ -270,10 +268,8 @@ class SiloFolder:
         """Raise SiloError if couriers of another user could read one of the files, by its mode and group."""
         group = self._courier_group
         for path in paths if group is not None else ():
-            try:
+            with os_error_as(SiloError, f"{path} cannot be checked: {WHY}."):
                 status = path.stat()
-            except OSError as problem:
-                raise SiloError(f"{path} cannot be checked: {problem.strerror}.") from None
             readable = stat.S_IRGRP if status.st_gid == group else stat.S_IROTH
             if status.st_mode & readable:
                 raise SiloError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.errors import SweepError
+from ringfence.errors import WHY, SweepError, os_error_as
 from ringfence.simulation.cells import TRIAL, Cell, Row, quoted
 from ringfence.storage.lines import Lines
 from ringfence.storage.stored_file import Kind
@@ -111,11 +111,8 @@ class Log:
 
 def _complete_lines(out: Path) -> Iterator[bytes]:
     """Stream the lines of a sweep's file that end; only the last may not, half-written or still being written."""
-    try:
-        with out.open("rb") as file:
-            yield from (line for line in file if line.endswith(b"\n"))
-    except OSError as error:
-        raise SweepError(f"{out} cannot be read ({error.strerror}): check the path.") from error
+    with os_error_as(SweepError, f"{out} cannot be read ({WHY}): check the path."), out.open("rb") as file:
+        yield from (line for line in file if line.endswith(b"\n"))
 
 
 def _to_line(content: Mapping[str, object]) -> bytes:

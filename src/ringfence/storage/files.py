@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ringfence.errors import OutputError, RingfenceError
+from ringfence.errors import WHY, OutputError, RingfenceError, os_error_as
 
 
 def read_file(path: Path, what: str, error: type[RingfenceError]) -> bytes:
     """Return the bytes of any file; raise `error` with one sentence if it cannot be read."""
-    try:
+    with os_error_as(error, f"The {what} {path} could not be read: {WHY}."):
         return path.read_bytes()
-    except OSError as problem:
-        raise error(f"The {what} {path} could not be read: {problem.strerror}.") from None
 
 
 def sync(path: Path) -> None:
@@ -74,10 +72,8 @@ def read_token(path: Path, error: type[RingfenceError]) -> str:
 
 def write_key(path: Path, private: bytes) -> None:
     """Write a private key into a new file that only its owner may read; OutputError if that cannot be."""
-    try:
+    with os_error_as(OutputError, f"{path} cannot be written ({WHY}): name a new file for the key."):
         write_private(path, private.hex().encode())
-    except OSError as problem:
-        raise OutputError(f"{path} cannot be written ({problem.strerror}): name a new file for the key.") from None
 
 
 def read_key(path: Path, error: type[RingfenceError]) -> bytes:
@@ -94,10 +90,8 @@ def read_key(path: Path, error: type[RingfenceError]) -> bytes:
 @contextmanager
 def served_alone(lock: Path, error: type[RingfenceError], *, patience: float = 0.0) -> Iterator[None]:
     """Hold a folder's lock file for the one process that serves the folder."""
-    try:
+    with os_error_as(error, f"The folder {lock.parent} cannot be served: {WHY}."):
         file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        raise error(f"The folder {lock.parent} cannot be served: {problem.strerror}.") from None
     try:
         deadline = time.monotonic() + patience
         while not lock_alone(file):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ringfence.errors import WHY, os_error_as
 from ringfence.storage.files import lock_alone, write_private
 from ringfence.storage.stored_file import Kind, OpenFile
 
@@ -36,16 +37,15 @@ class Watermark(OpenFile):
         """Open a chain's watermark; a new one begins at the entry `first`."""
         self.path = path
         self._kind = kind
-        try:
+        with os_error_as(
+            kind.unwritable,
+            f"The {kind.name} {path} cannot be written ({WHY}). Let this user write to its folder, "
+            "or set XDG_STATE_HOME to another one.",
+        ):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():
                 self._make(first)
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as problem:
-            raise kind.unwritable(
-                f"The {kind.name} {path} cannot be written ({problem.strerror}). Let this user write to its folder, "
-                "or set XDG_STATE_HOME to another one."
-            ) from None
 
     def _make(self, first: tuple[int, str]) -> None:
         """Create the watermark's file as a whole, unless another process was faster."""

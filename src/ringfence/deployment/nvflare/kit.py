@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509.oid import NameOID
 
 from ringfence.deployment.nvflare.authority import ORGANISATION, common_name, fingerprint, make_key
-from ringfence.errors import DeploymentError
+from ringfence.errors import WHY, DeploymentError, os_error_as
 from ringfence.storage.files import read_file, require_known_format, write_private
 
 KitPart = Literal["client", "server", "admin"]
@@ -117,7 +117,7 @@ class Response:
 def make_request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes, str]:
     """Make the kit's key, unless it has one, and return a certificate request for it and its fingerprint."""
     file = key_file(kit, part)
-    try:
+    with os_error_as(DeploymentError, f"The kit {kit} cannot be made: {WHY}."):
         if not file.exists():
             if kit.exists() and any(kit.iterdir()):
                 raise DeploymentError(f"{kit} is neither empty nor a kit with a key: name a new folder.")
@@ -127,8 +127,6 @@ def make_request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes,
 
             write_private(file, serialize_pri_key(make_key()), end=b"")
         key = _key(file)
-    except OSError as problem:
-        raise DeploymentError(f"The kit {kit} cannot be made: {problem.strerror}.") from None
     whose = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     asked = x509.CertificateSigningRequestBuilder().subject_name(whose).sign(key, hashes.SHA256())
     return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.errors import OutputError
+from ringfence.errors import WHY, OutputError, os_error_as
 from ringfence.evidence.dossier.evidence import Inputs, gather_evidence
 from ringfence.evidence.dossier.page import dossier_page
 from ringfence.evidence.dossier.signing import sign, signature_path
@@ -43,10 +43,8 @@ def write_dossier(inputs: Inputs, key_file: Path, out: Path) -> WrittenDossier:
         raise OutputError(f"The dossier is an HTML page: name a file that ends in .html, not {out}.")
     key = read_key(key_file, OutputError)
     evidence, public = gather_evidence(inputs), verifying_key(key)
-    try:
+    with os_error_as(OutputError, f"{out} could not be written: {WHY}. Name another file."):
         write_whole(out, dossier_page(evidence, public).html().encode())
         signature = sign(evidence.plan.digest(), out, evidence.digests, key)
         write_whole(signature_path(out), signature)
-    except OSError as problem:
-        raise OutputError(f"{out} could not be written: {problem.strerror}. Name another file.") from None
     return WrittenDossier(out, signature_path(out), public, tuple(evidence.missing()))

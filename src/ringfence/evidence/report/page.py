@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ringfence import __version__
-from ringfence.errors import OutputError
+from ringfence.errors import WHY, OutputError, os_error_as
 from ringfence.html.markup import Html, Value, document, page_header, tag
 
 
@@ -28,17 +28,13 @@ class ReportPage:
 
     def write(self, path: Path, *, figures: Path | None = None) -> None:
         """Write the report's page atomically, and its charts as SVG files into the folder `figures` if one is given."""
-        try:
+        with os_error_as(OutputError, f"Cannot write the report {path} ({WHY}). The model is safe; name another file."):
             write_whole(path, self.html().encode())
             if figures is not None:
                 figures.mkdir(parents=True, exist_ok=True)
                 for name, drawn in self.figures.items():
                     if drawn is not None:
                         write_whole(figures / f"{name}.svg", f"{drawn}\n".encode())
-        except OSError as problem:
-            raise OutputError(
-                f"Cannot write the report {path} ({problem.strerror}). The model is safe; name another file."
-            ) from None
 
 
 def write_whole(path: Path, content: bytes) -> None:

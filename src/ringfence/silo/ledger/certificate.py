@@ -5,7 +5,7 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ringfence.errors import LedgerError, OutputError, PlanError
+from ringfence.errors import WHY, LedgerError, OutputError, PlanError, os_error_as
 from ringfence.protocol import Certificate, CertifiedEntry, Plan, SignedCertificate
 from ringfence.shuffler.sealing import sign, verifying_key
 from ringfence.silo.folder import SiloFolder
@@ -15,10 +15,8 @@ from ringfence.storage.chain import Entry, body_text
 def export(folder: SiloFolder, out: Path) -> Certificate:
     """Write the certificate of everything that was ever released from the silo's data to a file."""
     signed = certify(folder)
-    try:
+    with os_error_as(OutputError, f"{out} cannot be written: {WHY}."):
         out.write_bytes(signed.to_file())
-    except OSError as problem:
-        raise OutputError(f"{out} cannot be written: {problem.strerror}.") from None
     return signed.certificate
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ringfence.errors import LedgerError, RegistryError
+from ringfence.errors import WHY, LedgerError, RegistryError, os_error_as
 from ringfence.protocol import DataChange, FormerLedger, NewBeginning, Registration, explain
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.history import Account
@@ -279,10 +279,8 @@ def _successors(registry: Registry, known: RegisteredLedger) -> list[RegisteredL
 def _resolved_path(path: Path) -> Path:
     """Return the path of a ledger's file without links; RegistryError if the file has a second name."""
     place = path.resolve()
-    try:
+    with os_error_as(RegistryError, f"The ledger {path} could not be read: {WHY}."):
         names = place.stat().st_nlink
-    except OSError as problem:
-        raise RegistryError(f"The ledger {path} could not be read: {problem.strerror}.") from None
     if names > 1:
         raise RegistryError(
             f"The ledger {place} has {names} names on this disk (hard links), and what is written under one name "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.errors import ApprovalError, PlanError, SiloError
+from ringfence.errors import WHY, ApprovalError, PlanError, SiloError, os_error_as
 from ringfence.protocol import DataChange, Plan, Registration, load_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
@@ -171,10 +171,8 @@ class PendingPlans:
 def plans_folder(folder: SiloFolder) -> Path:
     """Return the folder of plans that await the operator's decision; create it, closed to others, if necessary."""
     path = folder.path / "plans"
-    try:
+    with os_error_as(SiloError, f"The folder {path} cannot be made: {WHY}."):
         path.mkdir(mode=0o700, exist_ok=True)
-    except OSError as problem:
-        raise SiloError(f"The folder {path} cannot be made: {problem.strerror}.") from None
     return path
 
 
@@ -208,7 +206,5 @@ def add_pending_plan(folder: SiloFolder, content: bytes) -> Plan:
 
 def refuse_pending_plan(path: Path) -> None:
     """Rename a waiting plan's file as refused."""
-    try:
+    with os_error_as(SiloError, f"{path} could not be renamed: {WHY}."):
         path.rename(path.with_name(path.name + ".refused"))
-    except OSError as problem:
-        raise SiloError(f"{path} could not be renamed: {problem.strerror}.") from None
