@@ -100,7 +100,7 @@ def serve(place: socket.socket) -> tuple[str, str] | None:
         request, fds, _, _ = socket.recv_fds(place, _LARGEST, 64)
         if not request:
             return None
-        told, telling = os.pipe()
+        text, telling = os.pipe()
         between = os.fork()
         if between == 0:
             born = os.fork()
@@ -110,8 +110,8 @@ def serve(place: socket.socket) -> tuple[str, str] | None:
             os.write(telling, str(born).encode())
             os._exit(0)
         os.waitpid(between, 0)  # only now is it the asking process's child
-        place.send(os.read(told, 100))
-        for fd in (told, telling, *fds):
+        place.send(os.read(text, 100))
+        for fd in (text, telling, *fds):
             os.close(fd)
 
 

@@ -26,16 +26,18 @@ def until_the_first_claim(page: str) -> str | None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_that_states_an_epsilon_names_unit_observer_and_adaptivity(page: Path) -> None:
-    told = until_the_first_claim(page.read_text())
-    missing = [what for what, words in TELLS.items() if told is not None and not re.search(words, told, re.IGNORECASE)]
+    shown = until_the_first_claim(page.read_text())
+    missing = [
+        what for what, words in TELLS.items() if shown is not None and not re.search(words, shown, re.IGNORECASE)
+    ]
     assert not missing, f"{page.name} states an epsilon, and leaves out its {' and '.join(missing)}"
 
 
 def test_a_page_that_leaves_one_of_them_out_would_be_noticed() -> None:
     whole = "# A\n\nFor each record, against anyone, over one run: epsilon = 1.\n\n# B\n\nSomething else."
-    told = until_the_first_claim(whole)
-    assert told is not None
-    assert all(re.search(words, told) for words in TELLS.values())
+    shown = until_the_first_claim(whole)
+    assert shown is not None
+    assert all(re.search(words, shown) for words in TELLS.values())
     assert until_the_first_claim("Nothing is claimed by `--epsilon 1`.") is None
     for left_out, what in (("each record", "unit"), ("anyone", "observer"), ("one run", "adaptivity")):
         late = whole.replace(left_out, "it") + f" {left_out}"  # said on the page, but in another place

@@ -63,9 +63,9 @@ def test_the_dossier_of_a_choice_counts_all_its_candidates(federation: Federatio
 
 def test_a_statement_that_the_certificates_contradict_is_refused(federation: Federation) -> None:
     decider = Decider(federation)
-    told = json.loads(decider.model.read_text())
-    told["guarantees"]["north"]["rounds"] = 1
-    decider.model.write_text(json.dumps(told))
+    text = json.loads(decider.model.read_text())
+    text["guarantees"]["north"]["rounds"] = 1
+    decider.model.write_text(json.dumps(text))
     refuses("The statement is not true of silo 'north'", *decider.dossier())
     assert not decider.out.exists()
 

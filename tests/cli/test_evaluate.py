@@ -54,12 +54,12 @@ def test_a_good_model_beats_guessing_and_another_model_on_the_same_records(
 def test_exact_numbers_take_an_option_and_are_said_to_be_not_private(federation: Federation, trained: Path) -> None:
     shown = ringfence(*asked(federation, trained, "--exact")).stdout
     assert "NOT PRIVATE: measured without noise" in shown
-    told = ringfence_json(*asked(federation, trained, "--exact"))
-    accuracy = next(f for f in told["evaluation"]["together"]["metrics"] if f["name"] == "accuracy")
-    assert told["test_is_private"] is False
+    text = ringfence_json(*asked(federation, trained, "--exact"))
+    accuracy = next(f for f in text["evaluation"]["together"]["metrics"] if f["name"] == "accuracy")
+    assert text["test_is_private"] is False
     # The interval is for sampling 180 records, and reaches more than ten deviations of this noise.
-    assert accuracy["low"] <= told["test"]["accuracy"] <= accuracy["high"]
-    assert set(told["test"]["per_silo"]) == {"north", "south", "west"}
+    assert accuracy["low"] <= text["test"]["accuracy"] <= accuracy["high"]
+    assert set(text["test"]["per_silo"]) == {"north", "south", "west"}
     out = federation.folder / "plan.json"
     refuses("--exact needs the silos' tables", "evaluate", trained, "--out", out, "--exact")
 

@@ -142,10 +142,10 @@ def test_a_mistyped_or_missing_word_is_named_with_one_suggestion_or_an_explanati
 )
 def test_every_command_names_all_that_it_requires(command: str) -> None:
     required = [parameter for parameter in COMMANDS[command].params if parameter.required]
-    told = ringfence(*command.split(), status=2).stderr.splitlines()[-1]
+    report = ringfence(*command.split(), status=2).stderr.splitlines()[-1]
     context = COMMANDS[command].make_context(command, [], resilient_parsing=True)
-    assert all(parameter.get_error_hint(context) in told for parameter in required)
-    assert any(parameter.help in told for parameter in required)
+    assert all(parameter.get_error_hint(context) in report for parameter in required)
+    assert any(parameter.help in report for parameter in required)
 
 
 def test_missing_options_are_named_without_the_function_that_differs_between_versions_of_typer(

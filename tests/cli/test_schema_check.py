@@ -84,7 +84,7 @@ def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value
     file.write_text("\n".join(["id,age,town,seen", *rows, ""]))
     done = ringfence("schema", "check", schema, file, status=1)
     assert SECRET not in done.stdout + done.stderr
-    told = " ".join(done.stdout.split())
+    report = " ".join(done.stdout.split())
     for sentence in (
         "column 'height' is not in data.csv; correct its name",
         "column 'age', row 3: the cell is empty; give the column a public `missing` value",
@@ -92,7 +92,7 @@ def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value
         "column 'town', rows 4, 5, 6 and 3 more: this category is not in the schema's public list",
         "column 'seen', row 4: this is not an ISO 8601 date",
     ):
-        assert sentence in told
+        assert sentence in report
     assert "5 problems" in done.stderr
     ringfence("schema", "check", schema, file, "--json", status=1)
 
@@ -127,11 +127,11 @@ def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: P
         'columns.age = {type = "numeric", lower = "?"}\n'
         'columns.town = {type = "categorical", categories = [true, false]}\n'
     )
-    told = check_schema(schema, file)
-    assert len(told) == 3
-    assert "column 'age', 'lower' is not filled in: write the smallest" in told[0]
-    assert "column 'age', 'upper' is not filled in" in told[1]
-    assert "quote them" in told[2]
+    report = check_schema(schema, file)
+    assert len(report) == 3
+    assert "column 'age', 'lower' is not filled in: write the smallest" in report[0]
+    assert "column 'age', 'upper' is not filled in" in report[1]
+    assert "quote them" in report[2]
 
 
 def test_a_schema_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:

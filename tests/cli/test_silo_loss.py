@@ -63,8 +63,8 @@ def test_a_program_is_read_then_installed_and_only_then_approved(operator: Opera
     assert f"custom 'log_cosh' (a program of sha256 {DIGEST[:12]}…) loss" in review
     digest = operator.plans["own"].digest()
     operator.run("approve", operator.own, "--digest", digest)
-    told = operator.json("loss", operator.own)
-    assert told == {"title": "log_cosh", "sha256": DIGEST, "source": SOURCE, "installed": str(installed)}
+    text = operator.json("loss", operator.own)
+    assert text == {"title": "log_cosh", "sha256": DIGEST, "source": SOURCE, "installed": str(installed)}
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, DIGEST[:11], ""])

@@ -29,8 +29,8 @@ def owner(federation: Federation) -> Owner:
 
 def test_an_own_model_stays_in_the_folder_for_its_owner_alone_and_says_that_it_is_not_private(owner: Owner) -> None:
     before = owner.json("status")
-    told = owner.run("personalise", owner.model, "--note", "for the ward")
-    assert NOT_PRIVATE in told.stdout
+    text = owner.run("personalise", owner.model, "--note", "for the ward")
+    assert NOT_PRIVATE in text.stdout
     own = owner.folder / "own"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in own.iterdir()} == {0o600}
@@ -67,9 +67,9 @@ def test_the_comparison_is_on_held_out_records_and_names_all_three_models(owner:
     # The records are a linear function without noise of their own; the federation's weights have noise.
     assert rmse["the silo's own model"] < rmse["the federation's model"]
     assert "gain" not in found["models"]["own records alone"]
-    told = owner.run("compare", owner.model).stdout
-    assert NOT_PRIVATE in told
-    assert "On 60 records that no model was fitted to" in told
+    text = owner.run("compare", owner.model).stdout
+    assert NOT_PRIVATE in text
+    assert "On 60 records that no model was fitted to" in text
 
 
 def test_an_own_model_predicts_and_every_prediction_says_that_it_is_not_private(

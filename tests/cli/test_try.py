@@ -53,10 +53,10 @@ def test_the_whole_choice_costs_what_was_granted_and_stands_in_every_ledger(fede
         assert account.budget.epsilon == 2.0
         assert account.guarantees()[0].epsilon == 2.0
         assert accountant.epsilon(account.charged(), 1e-6) == pytest.approx(2.0, rel=1e-3)
-        told = report["silos"][name]
-        assert told["this_run"][0]["epsilon"] == 2.0
-        assert told["rounds"] == sum(len(plan.rounds) for plan in account.plans.values())
-        assert told["used"][0]["epsilon"] == pytest.approx(2.0, rel=1e-3)
+        text = report["silos"][name]
+        assert text["this_run"][0]["epsilon"] == 2.0
+        assert text["rounds"] == sum(len(plan.rounds) for plan in account.plans.values())
+        assert text["used"][0]["epsilon"] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_with_it(federation: Federation) -> None:

@@ -46,8 +46,8 @@ def planned(federation: Federation) -> Plan:
     names = trained.data.feature_names
     weights = 5.0 * (np.array([name == "age" for name in names]) - 1.0 * np.array([name == "dose" for name in names]))
     Model.of(trained, weights, {}).save(model)
-    told = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft, check=True).stdout
-    assert "Once every silo's operator has approved it" in told
+    text = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft, check=True).stdout
+    assert "Once every silo's operator has approved it" in text
     plan = load_plan(draft)
     federation.write(plan)
     return plan
@@ -76,10 +76,10 @@ def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_a
             assert process.returncode == (0 if moment is None else -signal.SIGKILL), errors
         sent = wire.sent
     content = json.loads(output)
-    told = EvaluationReport.model_validate_json(json.dumps(content["evaluation"]))
-    assert told == evaluation_of_run(plan, federation.from_ledgers(plan).findings)
-    assert told.together.records == 3 * 12
-    assert set(told.silos) == set(NAMES)
+    text = EvaluationReport.model_validate_json(json.dumps(content["evaluation"]))
+    assert text == evaluation_of_run(plan, federation.from_ledgers(plan).findings)
+    assert text.together.records == 3 * 12
+    assert set(text.silos) == set(NAMES)
     for name, silo in federation.silos.items():
         silo.check_that_ledger_covers(plan, sent[name])
         assert set(silo.released(plan)) == {0, 1}

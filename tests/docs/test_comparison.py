@@ -27,8 +27,8 @@ def test_a_table_that_takes_seconds_stands_on_the_page_as_it_is_made(make: Calla
 
 def test_the_noise_that_was_measured_is_that_of_the_formula() -> None:
     # The standard deviation of 20,000 Gaussian numbers is off by 2.6% (5.2 of its standard errors) once in 5,000,000.
-    for told, formula, measured in rows("`sensitivity`"):
-        assert formula == f"{float(told) * localdpmod.sigma(1.0):.3f}"
+    for text, formula, measured in rows("`sensitivity`"):
+        assert formula == f"{float(text) * localdpmod.sigma(1.0):.3f}"
         assert float(measured) == pytest.approx(float(formula), rel=0.026)
 
 

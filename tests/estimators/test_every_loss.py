@@ -36,8 +36,8 @@ def test_it_trains_in_an_estimator(case: Case) -> None:
     if case.loss == "custom":
         model.set_params(loss=case.asked)
     X = {name: own.drop(columns=case.targets) for name, own in tables.items()}
-    told: Any = case.targets if case.more_targets else case.target
-    model.fit(X, {name: own[told] for name, own in tables.items()})
+    text: Any = case.targets if case.more_targets else case.target
+    model.fit(X, {name: own[text] for name, own in tables.items()})
     case.require_learned(model.plan_, unpack(model.model_.weights))
     assert len(model.predict(X["north"])) == len(X["north"])
 

@@ -169,8 +169,8 @@ def test_fits_of_rows_drawn_with_repetition_say_what_the_record_with_the_most_co
     copies = [np.bincount(sample, minlength=len(MANY)) for sample in samples]
     worst = max(float(np.sqrt(sum(count[row] ** 2 for count in copies))) for row in range(len(MANY)))
     owed = accountant.epsilon([(GaussianRelease(worst * gaussian_shift(1.0, 1 / 400**2)), 1)], 1 / 400**2)
-    told = [own.privacy_.silos["all"].total.epsilon for own in fitted]
-    assert max(told) == pytest.approx(owed, rel=1e-3)
+    text = [own.privacy_.silos["all"].total.epsilon for own in fitted]
+    assert max(text) == pytest.approx(owed, rel=1e-3)
     assert owed > 2 * FIVE_FITS
     assert "times in this fit" in str(fitted[0].privacy_)
 
@@ -180,8 +180,8 @@ def test_a_bagged_forest_counts_rows_by_weights_of_a_public_bound_and_pays_for_e
     with pytest.raises(EstimatorError, match="without a positive `sample_weight_bound`"):
         BaggingClassifier(copied(), n_estimators=5, random_state=0).fit(MANY, LABELS)
     bagged = BaggingClassifier(copied(sample_weight_bound=8.0), n_estimators=5, random_state=0).fit(MANY, LABELS)
-    told = [own.privacy_.silos["all"].total.epsilon for own in bagged.estimators_]
-    assert max(told) == pytest.approx(FIVE_FITS, abs=0.005)
+    text = [own.privacy_.silos["all"].total.epsilon for own in bagged.estimators_]
+    assert max(text) == pytest.approx(FIVE_FITS, abs=0.005)
 
 
 def test_a_ledger_refuses_copies_unless_equal_rows_are_different_records(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_a_model_of_a_quantile_tells_how_many_targets_lie_below_it() -> None:
     fitted = regressor(ringfence.FederatedQuantileRegressor, quantile=0.9).fit(X, COST)
     (line,) = (line for line in fitted.evaluation_.together.sentences() if "below the prediction" in line)
     below = float(np.mean(COST[HELD_OUT] <= fitted.predict(X[HELD_OUT])))
-    told = fitted.evaluation_.together.metric("share of targets below the prediction")
-    assert told.value == pytest.approx(below, abs=0.02)
+    text = fitted.evaluation_.together.metric("share of targets below the prediction")
+    assert text.value == pytest.approx(below, abs=0.02)
     assert line.endswith("(the model aims at 0.9)")
 
 
@@ -201,5 +201,5 @@ def test_a_ledger_counts_rows_in_another_order_as_divided_anew(tmp_path: Path) -
 
 def test_a_summary_asks_every_row_and_each_pays_for_its_own_section_besides() -> None:
     model = classifier(epsilon=1.0, delta=1e-6, max_rounds=None).fit(X, Y)
-    told = model.summary(X, Y, epsilon=1.0, delta=1e-6)
-    assert told.statement.silos["all"].total.epsilon == pytest.approx(epsilon_of(2), rel=1e-3)
+    text = model.summary(X, Y, epsilon=1.0, delta=1e-6)
+    assert text.statement.silos["all"].total.epsilon == pytest.approx(epsilon_of(2), rel=1e-3)

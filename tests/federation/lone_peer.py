@@ -30,8 +30,8 @@ def main(folder: Path, silo: str) -> None:
         while not peer.finished:
             said = peer.broadcast()
             print("" if said is None else said.to_bytes().decode(), flush=True)
-            heard = [parse_answer(line.encode()) for line in iter(lambda: sys.stdin.readline().rstrip("\n"), "")]
-            peer.receive({answer.silo: answer for answer in heard})
+            received = [parse_answer(line.encode()) for line in iter(lambda: sys.stdin.readline().rstrip("\n"), "")]
+            peer.receive({answer.silo: answer for answer in received})
         gate.end(plan)
         print(hashlib.sha256(peer.result().weights.tobytes()).hexdigest(), flush=True)
 

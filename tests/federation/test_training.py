@@ -91,9 +91,9 @@ def test_a_silo_asked_in_half_of_the_rounds_uses_less_than_it_was_guaranteed(sch
     assert sum(guarantee.rounds for guarantee in guarantees.values()) == 2 * 20
     assert {guarantee.run.epsilon for guarantee in guarantees.values()} == {2.0}
     for name, guarantee in guarantees.items():
-        (told,) = summarise(silos[name].ledger)["costs"]
-        assert told["guarantee"]["epsilon"] == 2.0
-        assert told["used"] < 2.0 or guarantee.rounds == 20
+        (text,) = summarise(silos[name].ledger)["costs"]
+        assert text["guarantee"]["epsilon"] == 2.0
+        assert text["used"] < 2.0 or guarantee.rounds == 20
 
 
 @pytest.mark.parametrize("sampling", ["full", "poisson"])
@@ -105,8 +105,8 @@ def test_without_a_cap_a_second_run_states_a_guarantee_that_holds_whenever_one_s
         train(plan_for(schema, silos, rounds=3, sampling=sampling), silos).statement.silos["north"] for _ in range(2)
     )
     assert first.all_runs == first.this_run == second.this_run
-    (told,) = summarise(silos["north"].ledger)["costs"]
-    assert 2.0 < told["used"] <= told["budget"] < second.total.epsilon
+    (text,) = summarise(silos["north"].ledger)["costs"]
+    assert 2.0 < text["used"] <= text["budget"] < second.total.epsilon
     assert second.total.delta == 2e-6
 
 

@@ -76,8 +76,8 @@ def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: TrainRequest) 
     assert report["findings"]["curvature"]["noise"] > 0
     assert len(report["findings"]["curvature"]["statistic"]) == 1
     for name, guarantee in outcomes.result.statement.silos.items():
-        (told,) = report["silos"][name]["this_run"]
-        assert told == {"epsilon": guarantee.run.epsilon, "delta": 1e-6, "against": "anyone"}
+        (text,) = report["silos"][name]["this_run"]
+        assert text == {"epsilon": guarantee.run.epsilon, "delta": 1e-6, "against": "anyone"}
     assert (len(report["explanation"]), len(report["alternatives"])) == (3, 1)
     assert report["test_is_private"] is False
     assert set(report["test"]) == {"accuracy", "per_silo"}

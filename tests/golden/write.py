@@ -161,10 +161,10 @@ def replace_paths(folder: Path) -> None:
                 assert path.suffix in (".toml", ".json"), path
                 content = content.replace(str(folder).encode(), reading.PLACE.encode())
                 path.write_bytes(content)
-            told = [
+            text = [
                 place for place in (tempfile.gettempdir(), str(Path.home()), str(HERE)) if place.encode() in content
             ]
-            assert not told, (path, told)
+            assert not text, (path, text)
 
 
 def json_lines(content: dict[str, Any], indent: str = "", depth: int = 2) -> str:

@@ -45,10 +45,10 @@ def test_the_largest_weights_come_first() -> None:
 
 def test_a_card_of_thresholds_has_each_slope_once_and_every_threshold() -> None:
     trained = model("ordinal", "kind")
-    told = {(name, output): weight for name, output, weight in trained.by_size()}
+    text = {(name, output): weight for name, output, weight in trained.by_size()}
     slopes = {(name, "kind") for name in trained.plan.data.feature_names[:-1]}
-    assert set(told) == slopes | {("intercept", "above x"), ("intercept", "above y")}
-    assert told["age", "kind"] == trained.coefficients[0, 0]
+    assert set(text) == slopes | {("intercept", "above x"), ("intercept", "above y")}
+    assert text["age", "kind"] == trained.coefficients[0, 0]
     assert "| intercept | above x | " in model_card(trained)
 
 

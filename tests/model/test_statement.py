@@ -203,7 +203,7 @@ def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "told",
+    "shown",
     [
         (),
         (at(1.0, "server"),),
@@ -214,10 +214,10 @@ def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -
     ids=["nothing", "nothing against anyone", "anyone first", "anyone twice", "the server twice"],
 )
 def test_a_guarantee_states_costs_once_against_each_observer_the_last_of_them_anyone(
-    told: tuple[Guarantee, ...],
+    shown: tuple[Guarantee, ...],
 ) -> None:
     fields: dict[str, Any] = {"this_run": (at(1.0),), "all_runs": (at(1.0),)}
     for name in fields:
-        says = "once against each kind of observer, with 'anyone' last" if told else name
+        says = "once against each kind of observer, with 'anyone' last" if shown else name
         with pytest.raises(ValidationError, match=says):
-            SiloGuarantee(records=10, rounds=1, **{**fields, name: told})
+            SiloGuarantee(records=10, rounds=1, **{**fields, name: shown})

@@ -170,27 +170,27 @@ def test_waiting_is_called_once_for_a_long_round_with_the_silos_that_are_missing
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conduct_module, "WAITING_SECONDS", 0.0)
-    told: list[tuple[int, tuple[str, ...]]] = []
-    heard = threading.Event()
+    shown: list[tuple[int, tuple[str, ...]]] = []
+    received = threading.Event()
 
     def waiting(round: int, silos: Sequence[str]) -> None:
-        told.append((round, tuple(silos)))
-        heard.set()
+        shown.append((round, tuple(silos)))
+        received.set()
 
     def exchange(request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float) -> None:
         asked = RoundRequest.from_bytes(request)
         answers = answering(*NAMES)(asked)
-        assert heard.wait(60)
+        assert received.wait(60)
         for name in silos:
             arrived(name, answers[name])
 
     conduct(three(), exchange, tmp_path, seconds=9.0, waiting=waiting)
-    assert told[0] == (0, NAMES)
-    assert len({round for round, _ in told}) == len(told)
+    assert shown[0] == (0, NAMES)
+    assert len({round for round, _ in shown}) == len(shown)
 
 
 def test_waiting_is_not_called_for_a_short_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conduct_module, "WAITING_SECONDS", 3600.0)
-    told: list[int] = []
-    conduct(three(), Local(answering(*NAMES)), tmp_path, waiting=lambda round, _: told.append(round))
-    assert told == []
+    shown: list[int] = []
+    conduct(three(), Local(answering(*NAMES)), tmp_path, waiting=lambda round, _: shown.append(round))
+    assert shown == []

@@ -81,15 +81,15 @@ def test_the_accelerated_inequality_holds_on_every_path_with_any_noise(rounds: i
     )
     settings, state, added = accelerated.settings(plan), accelerated.init(np.zeros(5)), 0.0
     for r in range(1, rounds + 1):
-        asked, heard, before = (
+        asked, received, before = (
             accelerated.query_weights(settings, state, r - 1),
             noise * generator.normal(size=5),
             state.iterate,
         )
-        state = accelerated.step(settings, plan.proximal, state, slope(asked) + heard, r - 1)
+        state = accelerated.step(settings, plan.proximal, state, slope(asked) + received, r - 1)
         alpha, eta, gamma = 2 / (r + 1), 4 * upsilon / (r * (r + 1)), 2 / (r * (r + 1))
         room = eta - CURVATURES.max() * alpha**2
-        added += (alpha * heard @ (BEST - before) + alpha**2 * heard @ heard / (2 * room)) / gamma
+        added += (alpha * received @ (BEST - before) + alpha**2 * received @ received / (2 * room)) / gamma
     gap = objective(state.model) - objective(BEST)
     start = loss_bounds.accelerated(distance=float(np.linalg.norm(BEST)), upsilon=upsilon, rounds=rounds, variance=0.0)
     assert gap <= start + 2 / (rounds * (rounds + 1)) * added + 1e-12
@@ -115,10 +115,10 @@ def test_the_minibatch_inequality_holds_on_every_path_with_any_noise(rounds: int
     plan = make_plan(dimension=5, rounds=rounds, lasso=LASSO, algorithm={"step": step}, domain=domain)
     settings, state, squares, along = minibatch.settings(plan), minibatch.init(np.zeros(5)), 0.0, 0.0
     for r in range(rounds):
-        heard = noise * generator.normal(size=5)
-        gradient, before = slope(state.weights) + heard, state.weights
+        received = noise * generator.normal(size=5)
+        gradient, before = slope(state.weights) + received, state.weights
         state = minibatch.step(settings, plan.proximal, state, gradient, r)
-        squares, along = squares + float(gradient @ gradient), along + float(heard @ (best - before))
+        squares, along = squares + float(gradient @ gradient), along + float(received @ (best - before))
     gap = objective(minibatch.output(settings, state)) - objective(best)
     bound = loss_bounds.minibatch_empirical(
         distance=float(np.linalg.norm(best)), step=step, rounds=rounds, second_moment=squares / rounds

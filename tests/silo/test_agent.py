@@ -136,8 +136,8 @@ def test_eight_callers_at_once_never_see_two_vectors_for_a_round(silo_folder: Si
     assert len(answers) == 8 * plan.steps
     assert any(isinstance(answer, NoisyUpdate) for answer in answers)
     check_that_ledger_covers(silo_folder, plan, answers)
-    told = {refusal(answer) for answer in answers if isinstance(answer, Refusal)}
-    assert told <= {RefusalReason.ROUND_PASSED, RefusalReason.ROUND_ANSWERED}
+    shown = {refusal(answer) for answer in answers if isinstance(answer, Refusal)}
+    assert shown <= {RefusalReason.ROUND_PASSED, RefusalReason.ROUND_ANSWERED}
 
 
 @pytest.mark.parametrize("point", POINTS)

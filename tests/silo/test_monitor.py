@@ -83,12 +83,12 @@ def test_metrics_are_what_was_decided_and_what_the_ledger_says(served: Served, p
     for reason in RefusalReason:  # each has its number from the beginning
         assert f'ringfence_decisions_total{{decision="refused",reason="{reason.value}"}}' in found
     state = decisions.status(served.silo_folder)
-    (told,) = state["costs"]
+    (shown,) = state["costs"]
     assert found["ringfence_ledger_head"] == state["entries"]
     assert found["ringfence_rounds_charged_total"] == found["ringfence_rounds_released_total"] == 2
-    assert found['ringfence_epsilon_granted{against="anyone"}'] == told["budget"]
-    assert found['ringfence_epsilon_used{against="anyone"}'] == told["used"] > 0
-    assert found['ringfence_epsilon_left{against="anyone"}'] == told["left"]
+    assert found['ringfence_epsilon_granted{against="anyone"}'] == shown["budget"]
+    assert found['ringfence_epsilon_used{against="anyone"}'] == shown["used"] > 0
+    assert found['ringfence_epsilon_left{against="anyone"}'] == shown["left"]
     assert found["ringfence_budget_delta"] == state["delta"]
 
 
@@ -97,7 +97,7 @@ def test_two_data_sets_of_one_size_give_the_same_metrics_and_the_same_log(
 ) -> None:
     """Nothing of a record is in them: another data set, answered in the same way, gives the same bytes."""
     plan = plan_of()
-    told = []
+    shown = []
     for number, data in enumerate((records, Records(records.schema, -records.features, -records.targets))):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -110,8 +110,8 @@ def test_two_data_sets_of_one_size_give_the_same_metrics_and_the_same_log(
                 ask(gate, plan, round)
             metrics = re.sub(r"process_start_time_seconds \d+", "", watching.metrics())
             lines.close()
-        told.append((metrics, re.sub(r'"time": "[^"]*"', "", (folder / "decisions.log").read_text())))
-    assert told[0] == told[1]
+        shown.append((metrics, re.sub(r'"time": "[^"]*"', "", (folder / "decisions.log").read_text())))
+    assert shown[0] == shown[1]
 
 
 def test_costs_are_composed_anew_only_when_the_ledger_has_another_entry(

@@ -180,12 +180,12 @@ def test_a_bug_anywhere_behind_the_door_tells_neither_the_peer_nor_the_operator_
     reply = agent._decide(request(plan, 0))
     monkeypatch.undo()
     assert b'"unavailable"' in reply.body
-    told = capfd.readouterr()
-    assert "StrangeError" in told.err
+    shown = capfd.readouterr()
+    assert "StrangeError" in shown.err
     log.close()
     logged = (tmp_path / "decisions.log").read_text()
     assert '"unavailable"' in logged
-    for content in (bytes(reply.body), told.out, told.err, caplog.text, logged):
+    for content in (bytes(reply.body), shown.out, shown.err, caplog.text, logged):
         assert_clean(content)
 
 

@@ -73,6 +73,6 @@ def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(
     for round in range(3):
         log("answered", plan=PLAN, round=round)
     log.close()
-    told = capsys.readouterr()
-    assert told.err.count("\n") == 1
-    assert "decisions.log cannot be written (Is a directory): decisions continue" in told.err
+    text = capsys.readouterr()
+    assert text.err.count("\n") == 1
+    assert "decisions.log cannot be written (Is a directory): decisions continue" in text.err

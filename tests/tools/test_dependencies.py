@@ -66,7 +66,7 @@ SKIPPED = {"name": "skipped", "skip_reason": "Dependency not found on PyPI and c
 
 
 @pytest.mark.parametrize(
-    ("packages", "status", "told"),
+    ("packages", "status", "text"),
     [
         ([FINE], 0, "1 packages looked up, none with a known vulnerability"),
         ([FINE, HOLED], 1, "VULNERABLE: holed 1: PYSEC-1, mended in 2"),
@@ -75,9 +75,9 @@ SKIPPED = {"name": "skipped", "skip_reason": "Dependency not found on PyPI and c
     ],
 )
 def test_packages_that_could_not_be_looked_up_are_not_taken_for_sound(
-    packages: list[dict[str, Any]], status: int, told: str
+    packages: list[dict[str, Any]], status: int, text: str
 ) -> None:
     report, ended = judge({"dependencies": packages})
     assert ended == status
-    assert told in report
+    assert text in report
     assert ("none with a known" in report) == (status == 0)

@@ -15,9 +15,9 @@ class Engine(RelayedExchange):
     """An engine whose relay runs in a thread, and does with errands what it is given."""
 
     def __init__(self, run: Callable[[Errand], None], *, slack: float = 5.0) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.run, self.stop = run, False
-        super().__init__(slack=slack, tell=self.told.append)
+        super().__init__(slack=slack, tell=self.reported.append)
 
     def start_relay(self, silos: Sequence[str]) -> None:
         threading.Thread(target=run_relay, args=(self.path, silos, self.run), daemon=True).start()
@@ -33,7 +33,7 @@ def test_answers_come_back_and_silent_sites_are_left_out() -> None:
         for request in (b"first", b"second"):
             engine(request, SITES, answers.__setitem__, 1.0)
             assert answers == {"north": request + b"!"}
-    assert engine.told == ["The engine runs the job at north, south."]
+    assert engine.reported == ["The engine runs the job at north, south."]
 
 
 def test_a_relay_that_dies_is_started_again_for_those_who_are_missing() -> None:
@@ -50,7 +50,7 @@ def test_a_relay_that_dies_is_started_again_for_those_who_are_missing() -> None:
         engine(b"request", SITES, lambda site, _: arrived.append(site), 5.0)
     assert asked == [["north", "south"], ["south"]]
     assert arrived == ["north", "south"]
-    assert engine.told[1] == "The engine lost the job: submitting it again."
+    assert engine.reported[1] == "The engine lost the job: submitting it again."
 
 
 def test_an_engine_that_loses_every_job_is_given_up_with_a_sentence() -> None:
@@ -66,7 +66,7 @@ def test_a_relay_that_goes_silent_counts_as_lost_and_an_exchange_may_end_early()
     with Engine(lambda errand: over.wait(20), slack=0.1) as engine:  # type: ignore[arg-type]
         engine.stop = True
         engine(b"request", SITES, lambda site, answer: None, 5.0)
-        assert len(engine.told) == 1, "stopped, not lost"
+        assert len(engine.reported) == 1, "stopped, not lost"
         engine.stop = False
         with pytest.raises(DeploymentError):
             engine(b"request", SITES, lambda site, answer: None, 0.0)

@@ -98,10 +98,10 @@ def test_the_steps_are_those_of_the_smoothness_that_the_survey_found() -> None:
     """The curvature is 1, the plan allows 2: found, it makes the steps larger, just as a plan of that β has them."""
     plan = surveyed(Curvature(margin=0.0), rounds=6, algorithm=Accelerated(smoothness=2.0))
     found_one = run(plan, curved(1.0)).weights
-    told = make_plan(SHARES, rounds=6, algorithm=Accelerated(smoothness=1.0))
-    np.testing.assert_allclose(found_one, run(told, GRADIENTS).weights, rtol=1e-12)
-    told = make_plan(SHARES, rounds=6, algorithm=Accelerated(smoothness=2.0))
-    assert not np.allclose(found_one, run(told, GRADIENTS).weights)
+    text = make_plan(SHARES, rounds=6, algorithm=Accelerated(smoothness=1.0))
+    np.testing.assert_allclose(found_one, run(text, GRADIENTS).weights, rtol=1e-12)
+    text = make_plan(SHARES, rounds=6, algorithm=Accelerated(smoothness=2.0))
+    assert not np.allclose(found_one, run(text, GRADIENTS).weights)
 
 
 @pytest.mark.parametrize("answer", [None, np.array([1e9]), np.array([math.nan]), np.zeros(2)], ids=str)

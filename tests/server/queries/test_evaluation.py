@@ -45,13 +45,13 @@ def test_a_trained_model_is_evaluated_through_real_gates_and_the_review_says_so(
     found = result.findings["evaluation"]
     assert isinstance(found, EvaluationFindings)
     assert [len(one.answers) for one in found.rounds] == [2, 2]
-    told = evaluation_report(Evaluation(), plan, found.rounds)
+    text = evaluation_report(Evaluation(), plan, found.rounds)
     for name, own in data.items():
         exact = result.model.evaluate(own.features, own.targets)["accuracy"]
         # Noise of 1e-4 on means; the accuracy's is below 2e-4, of which this is far more than five deviations.
-        assert told.silos[name].metric("accuracy").value == pytest.approx(exact, abs=2e-3)
+        assert text.silos[name].metric("accuracy").value == pytest.approx(exact, abs=2e-3)
     assert "how well a model that the server names predicts 'ill'" in " ".join(reveals(plan, plan.silos[0]))
-    assert told.together.sentences()[0].startswith("accuracy ")
+    assert text.together.sentences()[0].startswith("accuracy ")
 
 
 def test_the_second_round_s_bin_edges_follow_from_the_first_and_the_plan_s_weights_are_evaluated() -> None:

@@ -93,9 +93,9 @@ def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, p
     assert ledger.account().reserved() == ledger.account().charged() == charged
     assert refusal(ask(gate, plan, 2)) is RefusalReason.REVOKED
     summary = summarise(ledger.path)
-    (told,) = summary["costs"]
-    assert told["used"] == spent(ledger)
-    assert told["reserved"] == 0.0
+    (text,) = summary["costs"]
+    assert text["used"] == spent(ledger)
+    assert text["reserved"] == 0.0
     assert summary["plans"][0]["rounds"] == plan.rounds
 
 

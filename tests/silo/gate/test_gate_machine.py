@@ -350,9 +350,9 @@ class SiloMachine(RuleBasedStateMachine):
             for kind, approval in self.approvals.items()
         ]
         found = costs(chain.from_iterable(left), self.budget.delta)
-        told = self.ledgers[0].account().spent()
+        text = self.ledgers[0].account().spent()
         rounding = 1 + 1e-12  # the same events, added up in another order
-        assert all(found[observer] <= against(told, observer).epsilon * rounding for observer in OBSERVERS)
+        assert all(found[observer] <= against(text, observer).epsilon * rounding for observer in OBSERVERS)
 
 
 SiloMachine.TestCase.settings = examples(80, steps=40)

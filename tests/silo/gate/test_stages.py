@@ -194,9 +194,9 @@ def test_a_turn_whose_answer_was_lost_is_a_turn(tmp_path: Path, records: Records
 
 
 def test_the_review_says_how_often_the_silo_answers(plan: Plan) -> None:
-    told = reveals(plan, plan.silos[0])
-    assert told[0].startswith("In each of 3 rounds, 4 numbers")
-    assert any("of 6 rounds, this one answers at most 3" in line for line in told)
+    text = reveals(plan, plan.silos[0])
+    assert text[0].startswith("In each of 3 rounds, 4 numbers")
+    assert any("of 6 rounds, this one answers at most 3" in line for line in text)
     assert not any(
         "take turns" in line for line in reveals(restaged(plan, participation=Participation()), plan.silos[0])
     )

@@ -76,7 +76,7 @@ def test_a_history_with_endings_reapprovals_budgets_and_refusals_passes(
     run(silo_folder, plan, 1, 2)
     finding = verify(certify(silo_folder).to_file())
     assert finding.charged == finding.released == 4
-    assert {(told.delta, told.against) for told in (*finding.used, *finding.budget)} == {(1e-5, "anyone")}
+    assert {(text.delta, text.against) for text in (*finding.used, *finding.budget)} == {(1e-5, "anyone")}
 
 
 def test_released_vectors_stand_in_it_by_hash_and_no_record_does(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
@@ -180,8 +180,8 @@ def test_what_is_allowed_and_spent_is_proved_against_each_observer_and_none_can_
     run(silo_folder, plan_of(), 0, 1)
     signed = certify(silo_folder)
     finding = verify(signed.to_file())
-    assert [told.against for told in finding.used] == [told.against for told in finding.budget] == ["server", "anyone"]
-    assert [told.epsilon for told in finding.budget] == [2.0, 3.0]
+    assert [text.against for text in finding.used] == [text.against for text in finding.budget] == ["server", "anyone"]
+    assert [text.epsilon for text in finding.budget] == [2.0, 3.0]
     for place in (0, 1):
         forged = forge(signed, lambda content, place=place: content["spent"].pop(place))  # type: ignore[misc]
         with pytest.raises(CertificateError, match="omits what its charges cost"):

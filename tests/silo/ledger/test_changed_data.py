@@ -105,9 +105,9 @@ def test_with_other_rows_nothing_is_answered_until_the_operator_says_what_happen
     head, *rows = rows_of(silo_folder)
     write(silo_folder, [head, ["0.5", "0.5", "0.5", "no"], *rows[1:]])
     for refused in (answer, lambda *_: review_plan(silo_folder, plan), lambda *_: approve_plan(silo_folder, plan)):
-        with pytest.raises(RegistryError, match=r"silo update FOLDER --reason") as told:
+        with pytest.raises(RegistryError, match=r"silo update FOLDER --reason") as text:
             refused(silo_folder, plan, 0)
-        assert "0.5" not in str(told.value)
+        assert "0.5" not in str(text.value)
     update_data(silo_folder, "one record was corrected")
     assert isinstance(answer(silo_folder, plan, 0), NoisyUpdate)
 

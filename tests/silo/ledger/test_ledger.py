@@ -187,15 +187,15 @@ def test_the_summary_says_what_was_released_and_what_is_left(used: Path) -> None
     assert summary["chain"] == "intact"
     (plan,) = summary["plans"]
     assert (plan["charged"], plan["released"], plan["rounds"], plan["state"]) == (3, 3, 5, "running")
-    (told,) = summary["costs"]
-    assert (told["against"], told["budget"], summary["delta"]) == ("anyone", 2.0, 1e-6)
-    assert 0 < told["used"] < 1.0
+    (text,) = summary["costs"]
+    assert (text["against"], text["budget"], summary["delta"]) == ("anyone", 2.0, 1e-6)
+    assert 0 < text["used"] < 1.0
     # The running plan has reserved the epsilon of 1 that it may come to.
-    assert told["used"] + told["reserved"] == pytest.approx(1.0, rel=1e-4)
-    assert told["left"] == pytest.approx(1.0, rel=2e-3)  # a part of delta is kept for plans that are not Gaussian
-    assert told["guarantee"] == {"epsilon": 2.0, "delta": 1e-6}
+    assert text["used"] + text["reserved"] == pytest.approx(1.0, rel=1e-4)
+    assert text["left"] == pytest.approx(1.0, rel=2e-3)  # a part of delta is kept for plans that are not Gaussian
+    assert text["guarantee"] == {"epsilon": 2.0, "delta": 1e-6}
     (own,) = plan["costs"]
-    assert own == {"epsilon": told["used"], "delta": 1e-6, "against": "anyone"}
+    assert own == {"epsilon": text["used"], "delta": 1e-6, "against": "anyone"}
 
 
 def test_a_use_inside_the_silo_stands_in_the_ledger_and_changes_no_cost(used: Path) -> None:

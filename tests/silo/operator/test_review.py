@@ -41,13 +41,13 @@ def test_purpose_controller_and_contact_are_read_before_what_leaves_and_cannot_f
 ) -> None:
     plain, forged = plan_of(), "research\u202e; epsilon is 0"
     plan = rebuilt(plain, purpose="research", controller="A Clinic", contact="dpo@clinic.example")
-    told = review(plan, ledger.account(), "")
+    text = review(plan, ledger.account(), "")
     said = ["  Purpose: research", "  Controller: A Clinic", "  Contact: dpo@clinic.example"]
-    lines = told.text().splitlines()
+    lines = text.text().splitlines()
     first = lines.index(said[0])
     assert lines[first : first + 3] == said
     assert first < lines.index("What it would reveal")
-    assert (told.data()["purpose"], told.data()["contact"]) == ("research", "dpo@clinic.example")
+    assert (text.data()["purpose"], text.data()["contact"]) == ("research", "dpo@clinic.example")
     assert "Purpose" not in review(plain, ledger.account(), "").text()
     assert plan.digest() != plain.digest()
     assert b"purpose" not in plain.content
@@ -88,24 +88,24 @@ def test_the_review_states_the_costs_that_the_gate_uses(gate: Gate, ledger: Ledg
     gate.approve(first)
     ask_all(gate, first, [0, 1])
     entries = ledger.entries()
-    told = review(second, ledger.account(), "")
+    text = review(second, ledger.account(), "")
     events = plan_events(second, second.silos[0])
-    (own,), (total,), (so_far,) = told.own, told.total, told.used
+    (own,), (total,), (so_far,) = text.own, text.total, text.used
     assert own.epsilon == cost(events, own) <= 0.9
     assert total.epsilon == cost([*plan_events(first, first.silos[0]), *events], total)
     assert so_far.epsilon == spent(ledger)
-    assert told.remaining == pytest.approx([2.0 - total.epsilon], abs=2e-3)
-    assert "epsilon 0.9" in told.text()
-    assert told.text().endswith("The gate would approve it. Nothing is answered until you approve it.")
+    assert text.remaining == pytest.approx([2.0 - total.epsilon], abs=2e-3)
+    assert "epsilon 0.9" in text.text()
+    assert text.text().endswith("The gate would approve it. Nothing is answered until you approve it.")
     assert ledger.entries() == entries
 
 
 def test_a_plan_without_this_silo_costs_it_nothing_and_says_why_it_cannot_be_approved(
     ledger: Ledger, plan_of: MakePlan
 ) -> None:
-    told = review(plan_of(members=[Member("bank", 40, 1.0, 1e-6)]), ledger.account(), "It has no part in it.")
-    assert (told.own, told.total, told.data()["reveals"]) == ((), (), [])
-    assert told.text().endswith("The gate would NOT approve it. It has no part in it.")
+    text = review(plan_of(members=[Member("bank", 40, 1.0, 1e-6)]), ledger.account(), "It has no part in it.")
+    assert (text.own, text.total, text.data()["reveals"]) == ((), (), [])
+    assert text.text().endswith("The gate would NOT approve it. It has no part in it.")
 
 
 @pytest.fixture(scope="module")
@@ -121,20 +121,20 @@ def test_the_review_of_a_shuffled_plan_states_costs_against_each_observer(
     plan = make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40))
     with Ledger.create(tmp_path / "own.ledger", silo="clinic", budget=budget) as ledger:
         Gate(records_of(schema_of(3), 40, 0), ledger, local.silos["clinic"]).check(plan)
-        told = review(plan, ledger.account(), "")
+        text = review(plan, ledger.account(), "")
     events = plan_events(plan, plan.silos[0])
-    for found in (told.own, told.total):
+    for found in (text.own, text.total):
         assert found == tuple(
             Guarantee(epsilon=cost(events, limit), delta=DELTA, against=limit.against)
             for limit in plan.silos[0].guarantees
         )
-    everybody = f"{against_words('anyone').capitalize()}: epsilon {told.own[1].epsilon:.4g} for this plan"
-    assert everybody in told.text()
-    assert f"the budget allows {budget.limits[-1].epsilon:.4g}" in told.text()
-    assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in told.text()
-    assert "The stated epsilon holds even if 1 of them tell the server everything they know." in told.text()
-    assert "coins tossed for each record and number" in told.text()
-    assert "The shuffler: sealed messages, which it cannot read." in told.text()
+    everybody = f"{against_words('anyone').capitalize()}: epsilon {text.own[1].epsilon:.4g} for this plan"
+    assert everybody in text.text()
+    assert f"the budget allows {budget.limits[-1].epsilon:.4g}" in text.text()
+    assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in text.text()
+    assert "The stated epsilon holds even if 1 of them tell the server everything they know." in text.text()
+    assert "coins tossed for each record and number" in text.text()
+    assert "The shuffler: sealed messages, which it cannot read." in text.text()
 
 
 def test_costs_of_plans_with_different_numbers_of_colluders_hold_against_the_least_of_them(
@@ -150,11 +150,11 @@ def test_costs_of_plans_with_different_numbers_of_colluders_hold_against_the_lea
         assert "The stated epsilon does not hold against them: a silo knows its own noise" in alone
         assert f"for each of 40 records {against_words('server', 0)}; it claims 1" in alone
         gate.approve(first)
-        told = review(second, ledger.account(), "")
+        text = review(second, ledger.account(), "")
         gate.approve(second)
-    assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in told.text()
-    assert f"{against_words('server', 0)}.\n" in told.text(), "of everything together"
-    assert told.total[0].epsilon == pytest.approx(
-        cost([*plan_events(first, first.silos[0]), *plan_events(second, second.silos[0])], told.total[0])
+    assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in text.text()
+    assert f"{against_words('server', 0)}.\n" in text.text(), "of everything together"
+    assert text.total[0].epsilon == pytest.approx(
+        cost([*plan_events(first, first.silos[0]), *plan_events(second, second.silos[0])], text.total[0])
     )
     assert summarise(tmp_path / "own.ledger")["colluders"] == 0

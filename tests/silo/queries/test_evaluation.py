@@ -40,27 +40,27 @@ def drawn(design: str, count: int = 300) -> Data:
 
 def test_of_two_classes_it_tells_shares_brier_score_and_cut_loss() -> None:
     scores, targets = drawn("balanced")
-    told = found("balanced", (scores, targets))
+    text = found("balanced", (scores, targets))
     score = scores[:, 0]
     predicted = np.where(score > 0, 1.0, -1.0)
     means = [np.mean(predicted * targets), MARGIN * np.mean(targets), MARGIN * np.mean(predicted)]
-    assert told.latest("confusion").values == pytest.approx(means, abs=1e-6)
+    assert text.latest("confusion").values == pytest.approx(means, abs=1e-6)
     chance = 1 / (1 + np.exp(-score))
-    assert told.latest("brier").values[0] == pytest.approx(np.mean((chance - (targets > 0)) ** 2), abs=1e-6)
-    cap = told.latest("loss").bin_edges[0]
+    assert text.latest("brier").values[0] == pytest.approx(np.mean((chance - (targets > 0)) ** 2), abs=1e-6)
+    cap = text.latest("loss").bin_edges[0]
     losses = np.minimum(np.log1p(np.exp(-targets * score)), cap)
-    assert cap * told.latest("loss").values[0] == pytest.approx(np.mean(losses), abs=1e-6)
+    assert cap * text.latest("loss").values[0] == pytest.approx(np.mean(losses), abs=1e-6)
 
 
 def test_of_numbers_it_tells_errors_that_are_cut_and_where_targets_lie() -> None:
     scores, targets = drawn("Gaussian errors")
-    told = found("Gaussian errors", (scores, targets))
-    cap = told.latest("squared").bin_edges[0]
+    text = found("Gaussian errors", (scores, targets))
+    cap = text.latest("squared").bin_edges[0]
     error = np.minimum(np.abs(scores[:, 0] - targets), cap)
-    assert cap**2 * told.latest("squared").values[0] == pytest.approx(np.mean(error**2), rel=1e-4)
-    assert cap * told.latest("absolute").values[0] == pytest.approx(np.mean(error), rel=1e-4)
-    assert told.latest("below").values[0] == pytest.approx(np.mean(np.where(targets <= scores[:, 0], 1, -1)), abs=1e-6)
-    mean, square = told.latest("target").values
+    assert cap**2 * text.latest("squared").values[0] == pytest.approx(np.mean(error**2), rel=1e-4)
+    assert cap * text.latest("absolute").values[0] == pytest.approx(np.mean(error), rel=1e-4)
+    assert text.latest("below").values[0] == pytest.approx(np.mean(np.where(targets <= scores[:, 0], 1, -1)), abs=1e-6)
+    mean, square = text.latest("target").values
     assert (mean, square / CURVE) == pytest.approx((np.mean(targets), np.mean(targets**2)), abs=1e-6)
 
 
@@ -76,6 +76,6 @@ def test_who_takes_no_part_moves_nothing(design: str) -> None:
 
 def test_of_a_person_the_mean_of_all_rows_counts_once() -> None:
     scores, targets = drawn("balanced", 6)
-    told = found("balanced", (scores, targets), of_row=np.array([0, 0, 0, 0, 0, 1]))
+    text = found("balanced", (scores, targets), of_row=np.array([0, 0, 0, 0, 0, 1]))
     right = np.where(scores[:, 0] > 0, 1.0, -1.0) * targets
-    assert told.latest("confusion").values[0] == pytest.approx((right[:5].mean() + right[5]) / 2, abs=1e-6)
+    assert text.latest("confusion").values[0] == pytest.approx((right[:5].mean() + right[5]) / 2, abs=1e-6)

@@ -225,8 +225,8 @@ def test_a_gate_s_answers_are_of_the_same_bytes_whether_or_not_a_record_lies_bey
         public = after.model_dump(exclude={"vector"})
         seen.append((before.to_bytes(), public, len(after.vector), ask_again(gate, plan)))
         assert data.difference(schema) == ""
-        told = data.clamped_parts(schema, schema.target)
-        assert [role in line for line in told] == ([True] if first == row else [])
+        text = data.clamped_parts(schema, schema.target)
+        assert [role in line for line in text] == ([True] if first == row else [])
     assert seen[0] == seen[1] == seen[2]
     assert parse_answer(seen[0][0]) == Refusal(
         plan=plan.digest(), round=0, silo="north", reason=RefusalReason.NOT_APPROVED
@@ -275,15 +275,15 @@ def test_a_weight_beyond_its_bound_is_refused_when_a_silo_is_set_up_whose_own_sc
     with pytest.raises(RecordsError, match=r"north.csv: Row 2, column 'counts': this weight is outside"):
         load_records(tmp_path / "north.csv", load_schema(tmp_path / "schema.toml", target="days"))
     assert not (tmp_path / "folder").exists()
-    [told] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")
-    assert told.startswith("Row 2, column 'counts': this weight is outside")
+    [text] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")
+    assert text.startswith("Row 2, column 'counts': this weight is outside")
 
 
 def test_the_schema_s_check_names_a_weight_that_is_no_column(tmp_path: Path) -> None:
     read(tmp_path, "")
     (tmp_path / "schema.toml").write_text(ROLES.replace('weight = "counts"', 'weight = "count"'))
-    [told] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")
-    assert told.startswith("column 'count' is named as weight, but is missing from the schema's columns")
+    [text] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")
+    assert text.startswith("column 'count' is named as weight, but is missing from the schema's columns")
 
 
 def test_targets_beyond_their_bounds_are_measured_with_their_offsets(tmp_path: Path) -> None:
@@ -297,8 +297,8 @@ def test_targets_beyond_their_bounds_are_measured_with_their_offsets(tmp_path: P
 @pytest.mark.parametrize(("column", "role"), [("died", "event"), ("counts", "weight")])
 def test_a_role_that_may_be_unknown_is_refused(tmp_path: Path, column: str, role: str) -> None:
     """An unknown event would be no 0 and no 1, and an evaluation would move by more than its noise is made for."""
-    told = ROLES.replace(f"{column} = {{", f"{column} = {{indicator = true, ")
-    (tmp_path / "schema.toml").write_text(told)
+    text = ROLES.replace(f"{column} = {{", f"{column} = {{indicator = true, ")
+    (tmp_path / "schema.toml").write_text(text)
     with pytest.raises(SchemaError, match=f"the {role} column '{column}' has an indicator, which only a feature"):
         load_schema(tmp_path / "schema.toml", target="days")
 
