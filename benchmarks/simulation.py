@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.protocol import Logistic, WholeSpace
+from ringfence.protocol import Logistic
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
 from ringfence.simulation.local import LocalRuns, local_sgd
@@ -144,7 +144,7 @@ def measure_minibatch(count: int, *, with_numpy: bool) -> dict[str, Any]:
     """Race the ways to run `count` configurations of noisy minibatch SGD, each with draws of its own."""
     silos = records()
     data = engine.federation(silos)
-    rules = engine.Rules(Logistic(), WholeSpace(), (engine.SimulatedStage(ROUNDS),))
+    rules = engine.Rules(Logistic(), (engine.SimulatedStage(ROUNDS),))
     streams = engine.Streams(jnp.arange(count, dtype=jnp.uint32), jnp.full((count, 1, SILOS), RECORDS))
     step: Any = jnp.full(count, STEP)
     one: Any = jnp.ones(count)

@@ -10,7 +10,7 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.events import FixedSizeRelease
 from ringfence.accounting.sampling import run_events
-from ringfence.protocol import Ball, Logistic, Softmax, Squared
+from ringfence.protocol import Ball, Logistic, Proximal, Softmax, Squared
 from ringfence.research.experiments.one_shot import one_shot
 from ringfence.server.algorithms import minibatch
 from ringfence.silo.queries.gradient import clipped_mean
@@ -104,7 +104,7 @@ def test_a_custom_loss_runs_through_the_engine() -> None:
     runs = engine.Configurations(settings, jnp.array([[jnp.inf]]), jnp.zeros((1, 1, 3)), jnp.array([0]))
     streams = engine.Streams(jnp.array([1], dtype=jnp.uint32), data.sizes[None, None])
     weights = engine.simulate(
-        engine.Rules(tilted, Ball(radius=50.0), (engine.SimulatedStage(200),)), data, streams, runs
+        engine.Rules(tilted, (engine.SimulatedStage(200),), Proximal(Ball(radius=50.0))), data, streams, runs
     )
     scores = data.features @ weights[0][:, None]
     gradient = data.features.T @ tilted.residuals(scores, data.targets) / len(data.targets)
@@ -119,7 +119,7 @@ def test_one_shot_averages_models_that_each_silo_trained_alone_with_its_own_draw
     runs = engine.Configurations(
         minibatch.Settings(*settings), jnp.ones((2, 1)), jnp.full((2, 1, 3), 0.1), jnp.array([0, 1])
     )
-    rules = engine.Rules(Logistic(), Ball(radius=50.0), (engine.SimulatedStage(6),))
+    rules = engine.Rules(Logistic(), (engine.SimulatedStage(6),), Proximal(Ball(radius=50.0)))
     together = np.asarray(one_shot(rules, parts, streams, runs, dtype=np.float64))
     alone = [
         np.asarray(
@@ -146,7 +146,7 @@ def test_one_shot_averaging_is_biased_where_silos_differ_however_little_noise_th
     streams = engine.Streams(jnp.array([1], dtype=jnp.uint32), jnp.array([[[400, 400]]]))
     clip, sigma = jnp.array([[jnp.inf]]), jnp.zeros((1, 1, 2))
     runs = engine.Configurations(minibatch.Settings(*settings), clip, sigma, jnp.array([0]))
-    rules = engine.Rules(Squared(), Ball(radius=50.0), (engine.SimulatedStage(400),))
+    rules = engine.Rules(Squared(), (engine.SimulatedStage(400),), Proximal(Ball(radius=50.0)))
     averaged = one_shot(rules, parts, streams, runs, dtype=np.float64)
     federated = engine.simulate(rules, engine.federation(parts, dtype=np.float64), streams, runs)
     features = np.concatenate([x for x, _ in parts])

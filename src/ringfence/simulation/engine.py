@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ringfence.errors import TrainingError
-from ringfence.protocol import Domain, FloatArray, Full, Participation, PersonRule, Plan, Proximal, Sampling
+from ringfence.protocol import FloatArray, Full, Participation, PersonRule, Plan, Proximal, Sampling, WholeSpace
 from ringfence.protocol.losses.base import LinearLoss
 from ringfence.protocol.losses.targets import shifted, split_targets, values_of
 from ringfence.protocol.plan.plan import EVERYBODY
@@ -32,7 +32,7 @@ from ringfence.simulation.channels.own_noise import GaussianNoise
 from ringfence.simulation.gradient import Federation, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
-_ALL_RECORDS, _INDEPENDENT = Full(), GaussianNoise()
+_ALL_RECORDS, _INDEPENDENT, _EVERYWHERE = Full(), GaussianNoise(), Proximal(WholeSpace())
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,10 @@ class Rules:
     """Settings that all runs of one compiled program share."""
 
     loss: LinearLoss
-    domain: Domain
     stages: tuple[SimulatedStage, ...]
+    proximal: Proximal = _EVERYWHERE
     algorithm: str = "minibatch-sgd"
     person_rule: PersonRule | None = None
-    lasso: float = 0.0
-    constants: int = 0
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -88,15 +86,7 @@ class Rules:
             SimulatedStage(stage.rounds, stage.sampling, stage.participation, simulated_noise(stage.channel))
             for stage in plan.training_stages
         ]
-        step = plan.proximal
-        return cls(
-            plan.loss, plan.domain, tuple(stages), plan.algorithm.name, plan.person_rule, step.lasso, step.constants
-        )
-
-    @property
-    def proximal(self) -> Proximal:
-        """The simulated server's proximal step."""
-        return Proximal(self.domain, self.lasso, self.constants)
+        return cls(plan.loss, tuple(stages), plan.proximal, plan.algorithm.name, plan.person_rule)
 
     @property
     def places(self) -> list[SimulatedRound]:

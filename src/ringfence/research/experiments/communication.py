@@ -10,7 +10,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.protocol import WholeSpace
 from ringfence.research.experiments import curves
 from ringfence.research.experiments.curves import Candidate, CurvePoint, Grid, Runner, TrialData
 from ringfence.research.experiments.mnist import MNIST
@@ -73,7 +72,7 @@ def _accelerated_tuned(problem: TrialData, *, seed: int) -> CurvePoint:
 
 def _runner(problem: TrialData) -> Runner:
     unit, data = curves.full_batch_units(problem, EPSILON), engine.federation(problem.silos)
-    rules = engine.Rules(problem.loss, WholeSpace(), (engine.SimulatedStage(problem.rounds),), algorithm="accelerated")
+    rules = engine.Rules(problem.loss, (engine.SimulatedStage(problem.rounds),), algorithm="accelerated")
 
     def run(candidates: Sequence[Candidate], seeds: Sequence[int]) -> Any:
         count = len(candidates) * len(seeds)

@@ -20,7 +20,7 @@ from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.sampling import run_events
 from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import FloatArray, Geometry, Loss, Participation, Plan, SamplingName, WholeSpace, sampling_named
+from ringfence.protocol import FloatArray, Geometry, Loss, Participation, Plan, SamplingName, sampling_named
 from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.theory import paper
 from ringfence.server.algorithms import minibatch
@@ -327,7 +327,7 @@ def _minibatch_runner(
     """Simulate candidates whose silos add `unit` times the clip as noise; candidates share each seed's draws."""
     data = engine.federation(problem.silos)
     stage = engine.SimulatedStage(problem.rounds, sampling_named(sampling), problem.participation)
-    rules = engine.Rules(problem.loss, WholeSpace(), (stage,))
+    rules = engine.Rules(problem.loss, (stage,))
 
     def run(candidates: Sequence[Candidate], seeds: Sequence[int]) -> Any:
         streams = engine.Streams(jnp.asarray(seeds, dtype=jnp.uint32), jnp.asarray([[batch]] * len(seeds)))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol import FloatArray, WholeSpace
+from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.server.algorithms import minibatch
@@ -66,7 +66,7 @@ def _run(
     ones: Any = jnp.ones(len(runs), dtype=jnp.float32)
     skip: Any = jnp.full(len(runs), int((1 - AVERAGED) * rounds))
     found = engine.simulate(
-        engine.Rules(table.loss, WholeSpace(), (engine.SimulatedStage(rounds),)),
+        engine.Rules(table.loss, (engine.SimulatedStage(rounds),)),
         _federation(table),
         engine.Streams(jnp.asarray(seeds, dtype=jnp.uint32), jnp.asarray([[list(table.sizes.values())]] * len(seeds))),
         engine.Configurations(
