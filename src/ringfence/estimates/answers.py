@@ -175,5 +175,4 @@ def cumulative_shares(shares: FloatArray) -> FloatArray:
 def log_quantiles(edges: FloatArray, shares: FloatArray, levels: FloatArray) -> FloatArray:
     """Return quantiles of positive numbers from cells' shares, interpolated on a logarithmic scale within a cell."""
     known = np.log(np.concatenate([[edges[0] / 2], edges, [edges[-1] * 2]]))
-    quantiles: FloatArray = np.exp(np.interp(levels, cumulative_shares(shares), known))
-    return quantiles
+    return np.asarray(np.exp(np.interp(levels, cumulative_shares(shares), known)))

@@ -238,7 +238,6 @@ def _calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> l
 
 def binary_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between scores and the clip of losses: powers of 2 at first, then quantiles."""
-    del data
     if answers is None:
         edges = largest * 2.0 ** -np.arange(LEAVES - 1, 0, -1)
         return {"scores": np.concatenate([edges, edges]), "loss": np.array([2.0])}
@@ -264,7 +263,6 @@ def _far_score(edges: FloatArray, wrong: FloatArray, least: float) -> float:
 
 def binary_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
-    del loss
     if not last:
         return {"confusion": 0.4, "scores": 0.6}
     return {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
@@ -350,7 +348,6 @@ def multiclass_calibration_curve(answers: EvaluationAnswers) -> list[tuple[float
 
 def multiclass_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between confidences: even ones at first, then quantiles."""
-    del data, largest
     lowest, even = 1 / loss.categories, np.arange(1, LEAVES) / LEAVES
     edges = lowest + (1 - lowest) * even
     if answers is not None:

@@ -30,8 +30,7 @@ def difference_edges(facts: Facts, models: FloatArray) -> FloatArray:
     reach = float(np.max(np.linalg.norm(models, axis=1)))
     lipschitz = facts.loss.constants_on(facts.data, reach).lipschitz
     largest = lipschitz * float(np.linalg.norm(models - models.mean(axis=0)))
-    edges: FloatArray = max(largest, TINY) * 2.0 ** (-np.arange(2**SIZE_LEVELS - 2, -1, -1) / 2)
-    return edges
+    return np.asarray(max(largest, TINY) * 2.0 ** (-np.arange(2**SIZE_LEVELS - 2, -1, -1) / 2))
 
 
 def difference_clip(query: Comparison, edges: FloatArray, sizes: NoisyAnswer, sigma: float) -> float:

@@ -116,5 +116,4 @@ def _gaussian_draws(covariance: FloatArray) -> FloatArray:
     """Return fixed draws of jointly Gaussian errors, whose quantiles give half-widths of intervals."""
     values, vectors = np.linalg.eigh(covariance)
     normal = np.random.default_rng(0).normal(size=(_DRAWS, len(covariance)))
-    draws: FloatArray = normal * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-    return draws
+    return np.asarray(normal * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)

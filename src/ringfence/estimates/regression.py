@@ -187,27 +187,24 @@ def multitarget_metrics(answers: EvaluationAnswers) -> list[Metric]:
         own = regression_metrics(_answers_of_target(answers, place, target))
         explained += [metric for metric in own if metric.name == _R2]
         metrics += [metric.model_copy(update={"name": f"{target}: {metric.name}"}) for metric in own]
-    return [*metrics, *_mean_r_squared(explained)]
+    return [*metrics, _mean_r_squared(explained)] if explained else metrics
 
 
-def _mean_r_squared(explained: list[Metric]) -> list[Metric]:
+def _mean_r_squared(explained: list[Metric]) -> Metric:
     """Return the mean of R² with the means of the intervals' ends.
 
     The deviation of a mean is at most the mean of the deviations, however the errors depend on one another. So for
     Gaussian errors, which the intervals assume, the coverage is at least the same.
     """
-    if not explained:
-        return []
     ends = [[getattr(metric, end) for metric in explained] for end in ("value", "low", "high")]
     if any(None in each for each in ends):
-        return [Metric(name=_R2, unknown=TOO_NOISY)]
+        return Metric(name=_R2, unknown=TOO_NOISY)
     value, low, high = (float(np.mean(each)) for each in ends)
-    return [Metric(name=_R2, value=value, low=low, high=high, note="the mean over the targets")]
+    return Metric(name=_R2, value=value, low=low, high=high, note="the mean over the targets")
 
 
 def multitarget_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return every target's bin edges; the clip of the whole loss is the sum of theirs."""
-    del loss
     edges, clip = dict[str, FloatArray](), np.zeros(1)
     for place, target in enumerate(data.targets):
         known = None if answers is None else _answers_of_target(answers, place, target)

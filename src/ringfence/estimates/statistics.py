@@ -153,13 +153,11 @@ class _Linear:
 
     def values(self, numbers: FloatArray) -> FloatArray:
         """Return the linear statistics of a noisy answer's numbers."""
-        result: FloatArray = self.constant + self.matrix @ numbers
-        return result
+        return np.asarray(self.constant + self.matrix @ numbers)
 
     def spread(self) -> FloatArray:
         """Return the standard deviation of each linear statistic, if every number has noise of deviation 1."""
-        result: FloatArray = np.sqrt(np.sum(self.matrix**2, axis=1))
-        return result
+        return np.asarray(np.sqrt(np.sum(self.matrix**2, axis=1)))
 
     def estimates(self, answer: NoisyAnswer) -> tuple[Estimate, ...]:
         """Return the linear statistics of an answer as shares of the records."""
@@ -169,15 +167,17 @@ class _Linear:
 
 @dataclass(frozen=True)
 class _NumericShares:
-    """The shares of all records in each bin, below each inner edge, and in any bin (`filled`); sums of the moments.
+    """The shares of all records in each bin, below each inner edge, in any bin (`filled`) and in none (`empty`).
 
-    Both moments are about the middle of the range, in units of its width; there are none without bounds.
+    Sums of the first two moments are about the middle of the range, in units of its width; there are none without
+    bounds.
     """
 
     bins: _Linear
     below: _Linear
     filled: _Linear
-    moments: _Linear | None
+    empty: _Linear
+    moments: _Linear | None = None
 
 
 @lru_cache(maxsize=64)  # by numbers: a column with synonyms has no hash
@@ -202,13 +202,17 @@ def _numeric_shares(part: Tree) -> _NumericShares:
     if part.column.may_be_empty:
         filled[0, -1] = -1 / part.empty
     bins = _Linear(np.full(leaves, 1 / leaves), matrix + filled / leaves)
-    below, total = bins.combined(np.tri(nodes, leaves)), _Linear(np.ones(1), filled)
+    below, total, empty = (
+        bins.combined(np.tri(nodes, leaves)),
+        _Linear(np.ones(1), filled),
+        _Linear(np.zeros(1), -filled),
+    )
     if not part.fine:
-        return _NumericShares(bins, below, total, None)
+        return _NumericShares(bins, below, total, empty)
     middles, half = (np.arange(leaves) + 0.5) / leaves - 0.5, 0.5 / leaves
     moments = bins.combined(np.array([middles, middles**2]))
     moments.matrix[:, nodes : nodes + 2] = np.diag([half, half * (1 - half)]) / (part.fine * part.weight)
-    return _NumericShares(bins, below, total, moments)
+    return _NumericShares(bins, below, total, empty, moments)
 
 
 def _margin_shares(part: ColumnPart) -> _Linear:
@@ -219,8 +223,8 @@ def _margin_shares(part: ColumnPart) -> _Linear:
     quarters = shares.bins.combined(np.repeat(np.eye(QUARTERS), part.leaves // QUARTERS, axis=1))
     if not part.column.may_be_empty:
         return quarters
-    empty = shares.filled.combined(-np.ones((1, 1)))
-    return _Linear(np.append(quarters.constant, 1 + empty.constant), np.concatenate([quarters.matrix, empty.matrix]))
+    empty = shares.empty
+    return _Linear(np.append(quarters.constant, empty.constant), np.concatenate([quarters.matrix, empty.matrix]))
 
 
 def _association_shares(part: Association) -> _Linear:
@@ -387,8 +391,7 @@ def _compared(part: ColumnPart, answer: NoisyAnswer) -> Iterator[tuple[str, floa
         names, shares = _cell_names(part), _margin_shares(part)
     else:
         numeric = _numeric_shares(part)
-        names, empty = ([MISSING] if part.column.may_be_empty else []), numeric.filled.combined(-np.ones((1, 1)))
-        shares = _Linear(1 + empty.constant, empty.matrix)
+        names, shares = ([MISSING] if part.column.may_be_empty else []), numeric.empty
         if numeric.moments is not None:
             mean, noise, variance = _moments(numeric, numeric.moments, answer)
             width, middle = part.column.high - part.column.low, (part.column.low + part.column.high) / 2

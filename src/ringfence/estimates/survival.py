@@ -35,14 +35,12 @@ def survival_metrics(answers: EvaluationAnswers) -> list[Metric]:
 
 def survival_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the clips of expectations and losses, by the public bounds on the logarithm of the hazard."""
-    del data, loss, answers
     reach = MOST_EXPECTED + min(largest, MOST_EXPECTED)
     return {"expected": np.array([MOST_EXPECTED]), "loss": np.array([max(reach, TINY)])}
 
 
 def survival_block_shares(loss: Loss, last: bool) -> dict[str, float]:
     """Return each block's share of the sensitivity: the same in every round, since no bin edges are estimated."""
-    del loss, last
     return {"event": 0.3, "expected": 0.3, "loss": 0.4, "paired": 0.4}
 
 
