@@ -148,14 +148,12 @@ class TensorBoard:
 
     def round(self, progress: Progress) -> None:
         """Write a round's numbers for TensorBoard."""
-        self._writer.add_scalar("silos/answered", len(progress.answered), progress.round)
-        self._writer.add_scalar("silos/refused", len(progress.refused), progress.round)
-        if progress.update_norm is not None:
-            self._writer.add_scalar("update/norm", progress.update_norm, progress.round)
-        if progress.noise_norm is not None:
-            self._writer.add_scalar("update/noise", progress.noise_norm, progress.round)
-        for name, epsilon in progress.epsilon.items():
-            self._writer.add_scalar(f"epsilon/{name}", epsilon, progress.round)
+        silos = {"silos/answered": len(progress.answered), "silos/refused": len(progress.refused)}
+        norms = {"update/norm": progress.update_norm, "update/noise": progress.noise_norm}
+        costs = {f"epsilon/{name}": epsilon for name, epsilon in progress.epsilon.items()}
+        for name, value in (silos | norms | costs).items():
+            if value is not None:
+                self._writer.add_scalar(name, value, progress.round)
         self._writer.flush()  # a run that is stopped shows how far it came
 
     def end(self, statement: str) -> None:

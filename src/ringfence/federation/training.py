@@ -151,7 +151,7 @@ def require_collector(plan: Plan, collect: Collect | None, *, peer_to_peer: bool
 class LocalFederation:
     """The gates and ledgers of silos in one process, at which plans were approved.
 
-    `promised` are each silo's guarantees for all plans together; by default those of the single plan.
+    `promised` are each silo's guarantees for all plans together.
     """
 
     plans: Sequence[Plan]
@@ -190,7 +190,7 @@ class LocalFederation:
     def statement(self, plan: Plan, *others: Plan) -> Statement:
         """Return each silo's guarantee for these plans together and for everything in its ledger."""
         guarantees = {
-            name: _guarantee((plan, *others), name, ledger, self.promised.get(name))
+            name: _guarantee((plan, *others), name, ledger, self.promised[name])
             for name, ledger in self.ledgers.items()
         }
         return Statement(plan, guarantees, others)
@@ -202,14 +202,15 @@ def local_federation(
 ) -> Iterator[LocalFederation]:
     """Approve the plans at every silo; at the end, end them and close the ledgers.
 
-    Every silo's ledger is granted a budget that covers all plans, if its cap allows it, and approves all of them before
-    anything is asked: ApprovalError if a cap does not cover them.
+    `promised` are the silos' guarantees for all plans together, by default those of the only plan. Every silo's ledger
+    is granted a budget that covers all plans, if its cap allows it, and approves all of them before anything is asked:
+    ApprovalError if a cap does not cover them.
     """
-    federation = LocalFederation(plans, promised or {})
+    federation = LocalFederation(plans, promised or {terms.name: terms.guarantees for terms in plans[0].silos})
     with ExitStack() as open_files:
         try:
             for name, silo in silos.items():
-                ledger = open_files.enter_context(_ledger(plans, name, silo, federation.promised.get(name)))
+                ledger = open_files.enter_context(_ledger(plans, name, silo, federation.promised))
                 federation.ledgers[name] = ledger
                 federation.gates[name] = Gate(silo.records, ledger, silo.key)
                 if silo.records.marks is not None:
@@ -233,21 +234,19 @@ def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
     return ExactScores(metric, value, per_silo, beside)
 
 
-def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Sequence[Guarantee] | None) -> Ledger:
+def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Mapping[str, Sequence[Guarantee]]) -> Ledger:
     """Open or start the silo's ledger, with a budget that covers the plans if the cap allows it."""
-    terms = [plan.terms(name) for plan in plans]
-    known = [own for own in terms if own is not None]
-    if len(known) != len(plans):
+    terms = [own for plan in plans if (own := plan.terms(name)) is not None]
+    if len(terms) != len(plans):
         raise ApprovalError(f"Silo '{name}' is not part of this plan.")
-    promise = promised or known[0].guarantees
-    ledger = _open(name, silo, silo.cap or Budget.of(promise))
+    ledger = _open(name, silo, silo.cap or Budget.of(promised[name]))
     account = ledger.account()
     if silo.cap is not None:
         if account.budget != silo.cap:
             ledger.grant(silo.cap)
         return ledger
-    delta = max(account.budget.delta, promise[0].delta)
-    asked = {plan.digest(): plan_events(plan, own) for plan, own in zip(plans, known, strict=True)}
+    delta = max(account.budget.delta, promised[name][0].delta)
+    asked = {plan.digest(): plan_events(plan, own) for plan, own in zip(plans, terms, strict=True)}
     history = account.commitments(asked)
     needed = account.budget.raised(
         [
@@ -272,18 +271,17 @@ def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
     return Ledger.open(silo.ledger, owner=name)
 
 
-def _guarantee(plans: Sequence[Plan], name: str, ledger: Ledger, promised: Sequence[Guarantee] | None) -> SiloGuarantee:
+def _guarantee(plans: Sequence[Plan], name: str, ledger: Ledger, promise: Sequence[Guarantee]) -> SiloGuarantee:
     """Return a silo's guarantee for these plans, and for all runs in its ledger, after training."""
     account = ledger.account()
     approved = [account.plans[plan.digest()] for plan in plans]
     terms = plans[0].terms(name)
     assert terms is not None  # noqa: S101 (the gate approved it)
-    promise = tuple(promised or terms.guarantees)
     charged = [event for each in approved for event in each.charged()]
     return SiloGuarantee(
         records=terms.records,
         rounds=sum(len(each.rounds) for each in approved),
-        this_run=promise,
+        this_run=tuple(promise),
         all_runs=account.guarantees(),
         used=costs(charged, observers_of(*(plan.observers for plan in plans)), promise[0].delta),
         remarks=tuple(account.remarks),
