@@ -87,11 +87,7 @@ def regularised(*, smoothness: float, distance: float, rounds: int, variance: fl
     if not penalty > 0:
         raise PlanError("Without noise there is nothing to regularise: use the plain accelerated schedule.")
     run = accelerated_strong(
-        smoothness=smoothness + penalty,
-        strong_convexity=penalty,
-        distance=distance,
-        rounds=rounds,
-        variance=variance,
+        smoothness=smoothness + penalty, strong_convexity=penalty, distance=distance, rounds=rounds, variance=variance
     )
     return run + penalty / 2 * distance**2
 

@@ -25,16 +25,7 @@ from ringfence.planning.draft import PlanDraft
 from ringfence.planning.problem import PlanningProblem, answer_probabilities, harmonic_mean_of_answers
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.planning.silo_weights import silo_weights
-from ringfence.protocol import (
-    AlgorithmSpec,
-    Domain,
-    Loss,
-    MinibatchSGD,
-    Plan,
-    Sampling,
-    Schema,
-    sampling_named,
-)
+from ringfence.protocol import AlgorithmSpec, Domain, Loss, MinibatchSGD, Plan, Sampling, Schema, sampling_named
 
 BY_BOUND = "bounded"
 """In place of an algorithm: the one with the least loss bound."""
@@ -177,7 +168,7 @@ class _Proposing:
             evaluated=self.evaluated and any(member.held_out for member in self.members),
         )
         with clear_refusals():
-            plan = self.channel.calibrated(request, draft)
+            plan = self.channel.calibrated(draft)
         return Proposal(plan, choice if alternatives else None, self.distance, tuple(alternatives), self.resolution)
 
     def _as_asked(self, algorithm: AlgorithmSpec) -> AlgorithmChoice:

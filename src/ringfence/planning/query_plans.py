@@ -41,6 +41,17 @@ def shared_facts(trained: Plan) -> dict[str, Any]:
     return {name: getattr(trained, name) for name in names} | {"model_loss": trained.loss}
 
 
+def query_terms(member: Member, total: float, *stages: StageTerms) -> SiloTerms:
+    """Return the terms of a silo in a plan that trains nothing: it weighs as much as its share of all records."""
+    return SiloTerms(
+        name=member.name,
+        records=member.all_records,
+        weight=member.all_records / total,
+        guarantees=(Guarantee(epsilon=member.epsilon, delta=member.allowed_delta),),
+        stages=stages,
+    )
+
+
 def make_single_stage_plan(stage: Stage, members: Sequence[Member], *, run: str | None = None, **facts: Any) -> Plan:
     """Return the plan of one stage with the least noise; each member gives its number of all records."""
     total = math.fsum(member.records for member in members)
@@ -50,13 +61,7 @@ def make_single_stage_plan(stage: Stage, members: Sequence[Member], *, run: str 
         """Return a silo's terms in a single-stage plan with that noise."""
         require_positive("epsilon", member.epsilon)
         asked = sections.size(stage.section, member.records, facts.get("held_out"))
-        return SiloTerms(
-            name=member.name,
-            records=member.records,
-            weight=member.records / total,
-            guarantees=(Guarantee(epsilon=member.epsilon, delta=member.allowed_delta),),
-            stages=(StageTerms(batch=max(asked, 1), sigma=sigma),),
-        )
+        return query_terms(member, total, StageTerms(batch=max(asked, 1), sigma=sigma))
 
     def plan(silos: list[SiloTerms]) -> Plan:
         """Return the single-stage plan of these silos."""
@@ -126,10 +131,7 @@ def make_summary_plan(trained: Plan, weights: Vector, members: Sequence[Member],
         )
     query = SecondMoments(start=weights)
     plan = make_single_stage_plan(
-        Stage(query=query, rounds=SUMMARY_ROUNDS, sampling=Full()),
-        members,
-        run=run,
-        **shared_facts(trained),
+        Stage(query=query, rounds=SUMMARY_ROUNDS, sampling=Full()), members, run=run, **shared_facts(trained)
     )
     axes = len(independent_features(plan.data))
     noise = math.hypot(*(terms.weight * terms.stages[0].sigma for terms in plan.silos))

@@ -30,7 +30,7 @@ from ringfence.planning.noise_warnings import (
     wide_maps_warning,
 )
 from ringfence.planning.propose import Proposal, propose
-from ringfence.planning.query_plans import shared_facts
+from ringfence.planning.query_plans import query_terms, shared_facts
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol import Comparison, Evaluation, Full, Guarantee, Plan, Schema, SiloTerms, Stage, observers_of
 
@@ -259,17 +259,11 @@ def _comparison(plans: Sequence[Plan], members: Sequence[Member]) -> Plan:
     def terms(member: Member) -> SiloTerms:
         """Return a silo's terms in the plan that compares a search's candidates."""
         shift = gaussian_shift(member.epsilon, member.allowed_delta)
-        own = tuple(
+        own = (
             held_out_terms(first, query, member.held_out, shift * math.sqrt(part / rounds))
             for query, rounds, part in asked
         )
-        return SiloTerms(
-            name=member.name,
-            records=member.all_records,
-            weight=member.all_records / total,
-            guarantees=(Guarantee(epsilon=member.epsilon, delta=member.allowed_delta),),
-            stages=own,
-        )
+        return query_terms(member, total, *own)
 
     facts = shared_facts(first) | {"model_loss": first.loss.unsmoothed(), "held_out": first.held_out}
     with clear_refusals():

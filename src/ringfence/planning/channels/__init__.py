@@ -22,7 +22,7 @@ class ChannelPlanner(Protocol):
     def mixed_records(self, request: PlanRequest, members: Sequence[Member]) -> int | None:
         """Return how many records share one noise at least in a channel; None where every silo makes its own."""
 
-    def calibrated(self, request: PlanRequest, draft: PlanDraft) -> Plan:
+    def calibrated(self, draft: PlanDraft) -> Plan:
         """Return the plan with the channel's least noise that meets every silo's guarantee."""
 
     def noise_factor(self, plan: Plan, setting: PlanningProblem) -> float:

@@ -37,12 +37,12 @@ def noise_factor(plan: Plan, setting: PlanningProblem) -> float:
     return 0.0
 
 
-def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
+def calibrated(draft: PlanDraft) -> Plan:
     """Find every silo's least own noise, by the events that its gate will charge, and put the plan together.
 
     Records that are held out pay for the evaluation alone, whose noise is known.
     """
-    channel = OwnNoise(correlation=request.correlation)
+    channel = OwnNoise(correlation=draft.request.correlation)
     claims = [(Guarantee(epsilon=own.epsilon, delta=own.allowed_delta),) for own in draft.members]
     guesses = [draft.first_guess(own, shift) for own, shift in zip(draft.members, draft.shifts, strict=True)]
     places = range(len(draft.members))

@@ -85,12 +85,12 @@ def _batch_of(request: PlanRequest) -> tuple[int, int]:
     return request.quorum, request.colluders
 
 
-def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
+def calibrated(draft: PlanDraft) -> Plan:
     """Return a plan with a shuffler: the fewest coins that meet every silo's guarantee, and enough shares.
 
     The silos make one noise, so the strictest of their budgets decides for all.
     """
-    keys = request.keys
+    request, keys = draft.request, draft.request.keys
     assert keys is not None  # noqa: S101 (a restricted request has them)
     ((rounds, rule),) = draft.training_stages
     batches = [draft.batches(member)[0] for member in draft.members]
