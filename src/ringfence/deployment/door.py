@@ -13,13 +13,15 @@ import json
 import os
 import re
 from contextlib import suppress
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Self
 
 from ringfence.errors import DoorError
 from ringfence.storage.files import replace_private, require_known_format, state_folder
 from ringfence.storage.toml_files import read_toml
-from ringfence.transport.client import Client, connect_to_port, connect_to_socket
+from ringfence.transport.client import Client, Connect, SocketConnection
 
 ANSWER_LIMIT = 64 * 2**20
 """Longest answer that is read."""
@@ -43,9 +45,9 @@ class Door:
         self.address = address
         host, _, port = address.rpartition(":")
         if address.startswith("unix:") and "\0" not in address:
-            connect = connect_to_socket(Path(address.removeprefix("unix:")))
+            connect: Connect = partial(SocketConnection, Path(address.removeprefix("unix:")))
         elif host in ("127.0.0.1", "localhost") and port.isdecimal() and len(port) < 6 and int(port) < 2**16:
-            connect = connect_to_port("127.0.0.1", int(port))
+            connect = partial(HTTPConnection, "127.0.0.1", int(port))
         else:
             raise DoorError(
                 f"'{address}' is not a door's address: give unix:PATH or 127.0.0.1:PORT. An agent's door can only be "

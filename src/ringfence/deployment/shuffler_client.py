@@ -5,12 +5,14 @@ fetching the same batch again, is always safe: the one counts once, the other is
 """
 
 import ssl
+from functools import partial
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
 from ringfence.errors import DoorError
-from ringfence.transport.client import Client, connect_to_port
+from ringfence.transport.client import Client, Connect
 
 BATCH_LIMIT = 2**30
 """Longest batch that is read."""
@@ -39,7 +41,9 @@ class ShufflerClient:
                 f"'{address}' is not a shuffler's address: give https://HOST:PORT, or http://127.0.0.1:PORT if it is "
                 "on this machine."
             )
-        connect = connect_to_port(host, port, _tls(certificate) if parts.scheme == "https" else None)
+        connect: Connect = partial(HTTPConnection, host, port)
+        if parts.scheme == "https":
+            connect = partial(HTTPSConnection, host, port, context=_tls(certificate))
         service, start = f"shuffler at {address}", "ringfence shuffler serve"
         self._client = Client(service, start, connect, token, limit=BATCH_LIMIT, patience=patience)
 

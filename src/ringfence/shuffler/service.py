@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from ringfence.errors import ShufflerError
 from ringfence.shuffler.sealing import public_key
@@ -20,7 +21,6 @@ from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Wait
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
 from ringfence.storage.decision_log import DecisionLog
-from ringfence.transport.connections import Scope
 from ringfence.transport.serving import Service, json_reply, open_port, read_body, serve_application, shows_token
 
 SMALL_DEPOSIT = 2**20

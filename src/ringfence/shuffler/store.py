@@ -38,7 +38,7 @@ from ringfence.errors import WHY, ShufflerError, os_error_as
 from ringfence.shuffler.sealing import new_key
 from ringfence.storage.database import Database
 from ringfence.storage.files import read_key, read_token, served_alone, write_private, write_token
-from ringfence.storage.stored_file import Closing, Kind
+from ringfence.storage.stored_file import Kind
 
 _KIND = Kind(
     "database",
@@ -86,13 +86,12 @@ class StoredRound:
     batch: bytes | None
 
 
-class Store(Closing):
+class Store(Database):
     """A shuffler's folder. Its database may be used by several processes and threads, one transaction at a time."""
 
     def __init__(self, folder: Path) -> None:
         """Open the database and read the key in a shuffler's folder."""
         self.folder = folder
-        self.path = folder / "shuffler.db"
         if not os.path.isfile(folder / "shuffler.key"):
             raise ShufflerError(
                 f"{folder} is not a shuffler's folder, or this user may not read it: `ringfence shuffler init` makes "
@@ -100,7 +99,7 @@ class Store(Closing):
             )
         self.key = read_key(folder / "shuffler.key", ShufflerError)
         self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
-        self._database = Database(self.path, _KIND, application=_APPLICATION)
+        super().__init__(folder / "shuffler.db", _KIND, application=_APPLICATION)
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -117,10 +116,6 @@ class Store(Closing):
         Database(folder / "shuffler.db", _KIND, application=_APPLICATION, tables=_TABLES).close()
         return cls(folder)
 
-    def close(self) -> None:
-        """Close the shuffler's database; closing twice is fine."""
-        self._database.close()
-
     def token(self) -> str:
         """Return the secret that the server must show to the shuffler."""
         return read_token(self.folder / "shuffler.token", ShufflerError)
@@ -129,15 +124,11 @@ class Store(Closing):
         """Hold the shuffler's folder for one serving process; the system lets go of it however that ends."""
         return served_alone(self.folder / "shuffler.lock", ShufflerError)
 
-    # -- one transaction --
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """See one state of the shuffler's database and change it: all of it, synced, at the block's end, or nothing."""
-        return self._database.transaction()
+    # -- inside `transaction` --
 
     def add_plan(self, digest: str, content: bytes, longest: int) -> None:
         """Store a plan whose deposits are at most that long; a plan that is already there stays as it is."""
-        self._database.execute("INSERT OR IGNORE INTO plans VALUES (?, ?, ?)", (digest, content, longest))
+        self.execute("INSERT OR IGNORE INTO plans VALUES (?, ?, ?)", (digest, content, longest))
 
     def plan(self, digest: str) -> bytes | None:
         """Return a served plan's bytes from the shuffler's database."""
@@ -150,7 +141,7 @@ class Store(Closing):
 
     def plans(self) -> dict[str, bytes]:
         """Return all plans' bytes from the shuffler's database, by digest; those that were ended too."""
-        return dict(self._database.execute("SELECT digest, content FROM plans ORDER BY digest"))
+        return dict(self.execute("SELECT digest, content FROM plans ORDER BY digest"))
 
     def is_ended(self, digest: str) -> bool:
         """Return whether the shuffler's database says that the plan was ended."""
@@ -165,7 +156,7 @@ class Store(Closing):
             f"DELETE FROM deposits WHERE number IN {rounds}",  # noqa: S608
             "UPDATE rounds SET batch = x'', opened = 0 WHERE plan = ?",
         ):
-            self._database.execute(statement, (digest,))
+            self.execute(statement, (digest,))
         self.set_decisions(self.decisions() + 1)
 
     def decisions(self) -> int:
@@ -179,8 +170,8 @@ class Store(Closing):
     def set_decisions(self, number: int, *, witnessed: bool = False) -> None:
         """Set the number of decisions in the shuffler's database; once `witnessed`, it stays so."""
         witnessed = witnessed or self.was_witnessed()
-        self._database.execute("DELETE FROM decisions")
-        self._database.execute("INSERT INTO decisions VALUES (?, ?)", (number, witnessed))
+        self.execute("DELETE FROM decisions")
+        self.execute("INSERT INTO decisions VALUES (?, ?)", (number, witnessed))
 
     def longest_deposit(self) -> int:
         """Return, from the shuffler's database, how long a deposit of any served plan can be."""
@@ -192,12 +183,12 @@ class Store(Closing):
             "SELECT number, plan, round, opened, silos, CASE WHEN batch IS NULL THEN NULL ELSE x'' END "
             "FROM rounds WHERE plan = ? ORDER BY round"
         )
-        return [StoredRound(*row) for row in self._database.execute(query, (plan,))]
+        return [StoredRound(*row) for row in self.execute(query, (plan,))]
 
     def round(self, plan: str, round: int) -> StoredRound | None:
         """Return a round's state in the shuffler's database, or None if nothing was deposited."""
         query = "SELECT number, plan, round, opened, silos, batch FROM rounds WHERE plan = ? AND round = ?"
-        row = self._database.execute(query, (plan, round)).fetchone()
+        row = self.execute(query, (plan, round)).fetchone()
         return None if row is None else StoredRound(*row)
 
     def open_round(self, plan: str, round: int) -> int:
@@ -214,26 +205,26 @@ class Store(Closing):
     def add_deposit(self, number: int, silo: str, content: bytes, messages: Sequence[bytes]) -> None:
         """Store that the silo has deposited this content, and put its messages among the others."""
         row = (number, self._hash(number, silo), self._hash(number, silo, content))
-        self._database.execute("INSERT INTO deposits VALUES (?, ?, ?)", row)
-        self._database.execute("UPDATE rounds SET silos = silos + 1 WHERE number = ?", (number,))
+        self.execute("INSERT INTO deposits VALUES (?, ?, ?)", row)
+        self.execute("UPDATE rounds SET silos = silos + 1 WHERE number = ?", (number,))
         rows = ((number, secrets.token_bytes(16), message) for message in messages)
-        self._database.executemany("INSERT INTO pool VALUES (?, ?, ?)", rows)
+        self.executemany("INSERT INTO pool VALUES (?, ?, ?)", rows)
 
     def pooled(self, number: int) -> list[bytes]:
         """Return the round's stored messages, in the order of their random places."""
         query = "SELECT message FROM pool WHERE number = ? ORDER BY place"
-        return [message for (message,) in self._database.execute(query, (number,))]
+        return [message for (message,) in self.execute(query, (number,))]
 
     def fix(self, number: int, batch: bytes) -> None:
         """Store the round's final batch in the shuffler's database, and delete its messages and deposits."""
-        self._database.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
-        self._database.execute("DELETE FROM pool WHERE number = ?", (number,))
-        self._database.execute("DELETE FROM deposits WHERE number = ?", (number,))
+        self.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
+        self.execute("DELETE FROM pool WHERE number = ?", (number,))
+        self.execute("DELETE FROM deposits WHERE number = ?", (number,))
         self.set_decisions(self.decisions() + 1)
 
     def _value(self, query: str, *values: object) -> Any:
         """Return the first number or text that a query finds in the shuffler's database; None if it finds no row."""
-        row = self._database.execute(query, values).fetchone()
+        row = self.execute(query, values).fetchone()
         return None if row is None else row[0]
 
     def _hash(self, number: int, silo: str, content: bytes = b"") -> bytes:

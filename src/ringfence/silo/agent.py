@@ -16,6 +16,7 @@ from contextlib import closing
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from ringfence.errors import LedgerDamagedError, LedgerError, MessageError, SiloError
 from ringfence.protocol import Answer, Refusal, RefusalReason, RoundRequest, SignedHead
@@ -27,7 +28,6 @@ from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.monitor import Monitor
 from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport import serving
-from ringfence.transport.connections import Scope
 
 SMALL_REQUEST = 2**20
 """Requests up to this many bytes are always read; longer ones only if an approved plan needs them."""

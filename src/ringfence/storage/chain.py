@@ -1,4 +1,4 @@
-"""An append-only, hash-chained table of entries in a database.
+"""An append-only, hash-chained table of entries in a self.
 
 Committed entries are never changed: triggers refuse it, and the chain of hashes shows it if someone goes around them.
 
@@ -56,7 +56,7 @@ class Draft:
     payload: bytes = b""
 
 
-class Chain:
+class Chain(Database):
     """An open file of entries. The first entry's previous hash is the user's choice, different for each kind of file.
 
     Entries that were once read or written must stay: if the file was rolled back or replaced, every later read fails.
@@ -64,14 +64,9 @@ class Chain:
 
     def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:
         """Open the chain of entries in a database, or create it."""
-        self.path = path
+        super().__init__(path, kind, tables=_TABLES if create else None)
         self._seen: tuple[int, str] | None = None
         self._appended: list[tuple[int, str]] = []
-        self._database = Database(path, kind, tables=_TABLES if create else None)
-
-    def close(self) -> None:
-        """Close the chain's file; closing twice is fine."""
-        self._database.close()
 
     def read(self, after: int, tail: str) -> Generator[Entry, None, None]:
         """Yield the entries after number `after`, whose hash is `tail`, and check the chain.
@@ -79,44 +74,42 @@ class Chain:
         Read them to the end, or close the generator: the end of the chain is checked last, and the file is held until
         then.
         """
-        database = self._database
-        with database.snapshot():
+        with self.snapshot():
             if self._seen is not None and not self.holds(*self._seen):
-                raise database.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
+                raise self.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
             if after and not self.holds(after, tail):
-                raise database.damaged(f"entry {after} is missing or was changed")
+                raise self.damaged(f"entry {after} is missing or was changed")
             previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
-            for number, time, kind, body, payload, digest in database.execute(query, (after,)):
+            for number, time, kind, body, payload, digest in self.execute(query, (after,)):
                 if number != expected:
-                    raise database.damaged(f"entry {expected} is missing")
+                    raise self.damaged(f"entry {expected} is missing")
                 if digest != _hash(previous, number, time, kind, body, payload):
-                    raise database.damaged(f"entry {number} or the one before it was changed")
+                    raise self.damaged(f"entry {number} or the one before it was changed")
                 yield Entry(number, time, kind, json.loads(body), payload, digest)
                 previous, expected = digest, expected + 1
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
-            highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
+            highest = self.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
             if highest[0] != expected - 1:
-                raise database.damaged(f"it ends with entry {expected - 1}, which is not the last one ever made")
+                raise self.damaged(f"it ends with entry {expected - 1}, which is not the last one ever made")
             if expected > after + 1:
                 self._see(expected - 1, previous)
 
     def payload(self, number: int, digest: str) -> bytes:
         """Return the payload of a chain's entry read before, when its hash was `digest`; it is checked again."""
-        database = self._database
-        with database.snapshot():
+        with self.snapshot():
             query = "SELECT number, time, kind, body, payload FROM entries WHERE number = ?"
-            row = database.execute(query, (number,)).fetchone()
-            before = database.execute("SELECT hash FROM entries WHERE number = ?", (number - 1,)).fetchone()
+            row = self.execute(query, (number,)).fetchone()
+            before = self.execute("SELECT hash FROM entries WHERE number = ?", (number - 1,)).fetchone()
         if row is None or before is None or digest != _hash(before[0], *row):
-            raise database.damaged(f"entry {number} is missing or was changed")
+            raise self.damaged(f"entry {number} is missing or was changed")
         payload: bytes = row[4]
         return payload
 
     def holds(self, number: int, digest: str) -> bool:
         """Return whether the chain has the entry of that number, with that hash."""
-        with self._database.snapshot():
-            found = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
+        with self.snapshot():
+            found = self.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
         return bool(found == (digest,))
 
     def require(self, number: int, digest: str) -> None:
@@ -128,15 +121,11 @@ class Chain:
         if self._seen is None or number > self._seen[0]:
             self._seen = number, digest
 
-    def copy_to(self, out: Path) -> None:
-        """Write one state of the chain's file to a new one, whatever others write meanwhile."""
-        self._database.copy_to(out)
-
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the chain's write lock. What is appended inside is synced when the block ends, or is undone."""
         self._appended.clear()
-        with self._database.transaction():
+        with self.transaction():
             yield
         for last in self._appended[-1:]:
             self._see(*last)
@@ -147,7 +136,7 @@ class Chain:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         body = body_text(draft.body)
         digest = _hash(tail, number, time, draft.kind, body, draft.payload)
-        self._database.execute(
+        self.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (number, time, draft.kind, body, draft.payload, digest)
         )
         self._appended.append((number, digest))

@@ -18,7 +18,7 @@ from typing import Any
 
 from ringfence.errors import RingfenceError
 from ringfence.storage.files import require_known_format, write_private
-from ringfence.storage.stored_file import Kind
+from ringfence.storage.stored_file import Closing, Kind
 
 FORMAT = 1
 """The format that is written, and the newest that is read."""
@@ -27,7 +27,7 @@ _BUSY_SECONDS = 10.0
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
-class Database:
+class Database(Closing):
     """An open file. Given `tables`, it is created first, readable by its owner alone, and never overwrites another.
 
     `application` identifies a finished file of this kind."""

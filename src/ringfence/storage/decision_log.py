@@ -34,12 +34,16 @@ def unnoted(decision: str, *, plan: str = "", round: int | None = None, reason: 
     """Take no note of a decision: for a service without a decision log."""
 
 
-class DecisionLog:
-    """The file `decisions.log` of a folder. If it cannot be written, that is reported once, and all else continues."""
+class DecisionLog(RotatingFileHandler):
+    """The file `decisions.log` of a folder, which only its owner may read, and older files of it.
+
+    If it cannot be written, that is reported once, and all else continues.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Write the decision log `decisions.log` in the folder."""
-        self._handler = _PrivateFiles(folder / "decisions.log")
+        super().__init__(folder / "decisions.log", maxBytes=LONGEST, backupCount=KEPT, encoding="utf-8", delay=True)
+        self._complained = False
 
     def __call__(
         self, decision: str, *, plan: str = "", round: int | None = None, reason: str = "", head: int | None = None
@@ -48,20 +52,7 @@ class DecisionLog:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         fields = {"time": time, "decision": decision, "reason": reason, "plan": plan, "round": round, "head": head}
         line = json.dumps({name: value for name, value in fields.items() if value not in ("", None)})
-        self._handler.handle(logging.makeLogRecord({"msg": line}))
-
-    def close(self) -> None:
-        """Close the decision log's file."""
-        self._handler.close()
-
-
-class _PrivateFiles(RotatingFileHandler):
-    """Files that only their owner may read."""
-
-    def __init__(self, path: Path) -> None:
-        """Write the decision log to files of limited size, of which the latest are kept."""
-        super().__init__(path, maxBytes=LONGEST, backupCount=KEPT, encoding="utf-8", delay=True)
-        self._complained = False
+        self.handle(logging.makeLogRecord({"msg": line}))
 
     def _open(self) -> TextIOWrapper:
         """Open the decision log's file, for its owner alone."""

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from ringfence.errors import DoorError
 
-Connect: TypeAlias = Callable[[float], http.client.HTTPConnection]
-"""Makes a connection that waits that many seconds for an answer."""
+Connect: TypeAlias = Callable[..., http.client.HTTPConnection]
+"""Makes a connection; the client names the `timeout`."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _ANSWER_SECONDS = 600.0
@@ -82,7 +82,7 @@ class Client:
 
     def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Send the client's HTTP request once, and return the answer's status and body."""
-        connection = self._connect(_ANSWER_SECONDS)
+        connection = self._connect(timeout=_ANSWER_SECONDS)
         try:
             # The service may refuse, and say why, before it has read everything.
             with suppress(BrokenPipeError, ConnectionResetError):
@@ -108,29 +108,12 @@ def refusal_reason(answer: bytes) -> str:
         return "it gives no reason; its version and ours may not match."
 
 
-def connect_to_port(host: str, port: int | None, tls: ssl.SSLContext | None = None) -> Connect:
-    """Return the function that connects the HTTP client to a host's port."""
-
-    def connect(seconds: float) -> http.client.HTTPConnection:
-        """Open an HTTP or HTTPS connection to the port, for the client."""
-        if tls is None:
-            return http.client.HTTPConnection(host, port, timeout=seconds)
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
-
-    return connect
-
-
-def connect_to_socket(path: Path) -> Connect:
-    """Return the function that connects the HTTP client to a Unix socket."""
-    return lambda seconds: _SocketConnection(path, seconds)
-
-
-class _SocketConnection(http.client.HTTPConnection):
+class SocketConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: Path, seconds: float) -> None:
+    def __init__(self, path: Path, timeout: float) -> None:
         """Make the HTTP client's connection to a Unix socket."""
-        super().__init__("localhost", timeout=seconds)
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:

@@ -15,12 +15,13 @@ a caller who takes less than `LEAST_RATE` bytes a second, after `SEND_SECONDS`, 
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
-from typing import Any, TypeAlias
 
 import uvicorn
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -36,8 +37,6 @@ CONNECTIONS = 32
 
 _WAITING = 2048  # connections that the system keeps until they are accepted: a caller waits its turn, and is not lost
 _LET_IN = "let_in"
-
-Scope: TypeAlias = MutableMapping[str, Any]
 
 
 def let_in(scope: Scope) -> bool:
@@ -141,7 +140,7 @@ class Connection(H11Protocol):
 
     def __init__(self, config: uvicorn.Config, server_state: ServerState, callers: _Callers, address: str) -> None:
         """Begin a caller's connection, which must send a request's head in time."""
-        super().__init__(config, server_state, {_LET_IN: self._let_in}, asyncio.get_running_loop())
+        super().__init__(config, server_state, {_LET_IN: partial(callers.let_in, self)}, asyncio.get_running_loop())
         self.address = address
         self._callers = callers
         self._opening: asyncio.Task[None] | None = None
@@ -192,10 +191,6 @@ class Connection(H11Protocol):
         if self in self.connections:
             left = self.transport.get_write_buffer_size()
             self._timer = self.loop.call_later(SEND_SECONDS + left / LEAST_RATE, self.drop)
-
-    def _let_in(self) -> bool:
-        """Ask for the connection's place among those who were let in."""
-        return self._callers.let_in(self)
 
     def _require_head(self) -> None:
         """Drop a connection that has not sent a request's head in time."""

@@ -10,26 +10,21 @@ import hmac
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ringfence.errors import RingfenceError, visible
-from ringfence.transport.connections import Connection, Scope, Server, let_in
+from ringfence.transport.connections import Connection, Server, let_in
 
 RECEIVE_SECONDS = 30.0
 """The body of a request must have come whole in this time, after its head."""
-
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def json_reply(status: int, content: bytes) -> Response:
@@ -149,7 +144,7 @@ def open_port(host: str, port: int, what: str, error: type[RingfenceError]) -> s
 
 
 def serve_application(
-    application: Application,
+    application: ASGIApp,
     listening: socket.socket,
     ready: Callable[[], None],
     certificate: Path | None = None,

@@ -62,9 +62,8 @@ def power_cut(kind: str, moment: str) -> Iterator[None]:
         entry = append(self, draft, *rest)
         if moment == "after-append":
             raise PowerCutError
-        database = self._database
-        failing: Any = _Connection(database._connection, PowerCutError(), committed=moment == "after-commit")
-        database._connection = failing
+        failing: Any = _Connection(self._connection, PowerCutError(), committed=moment == "after-commit")
+        self._connection = failing
         return entry
 
     with pytest.MonkeyPatch.context() as patch:
@@ -91,10 +90,9 @@ def full_disk(kind: str) -> Iterator[None]:
         if draft.kind == kind:
             problem = sqlite3.OperationalError("database or disk is full")
             problem.sqlite_errorcode = sqlite3.SQLITE_FULL
-            database = self._database
-            databases.append((database, database._connection))
-            failing: Any = _Connection(database._connection, problem, committed=False)
-            database._connection = failing
+            databases.append((self, self._connection))
+            failing: Any = _Connection(self._connection, problem, committed=False)
+            self._connection = failing
         return entry
 
     with pytest.MonkeyPatch.context() as patch:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
+import scipy.special
 
 from ringfence.protocol import Axes, FloatArray, LogLink, Loss, Plan, Preconditioned
 from ringfence.protocol.queries.feature_moments import DIAMETER, WEIGHT, target_bins
@@ -73,13 +74,6 @@ class TargetEstimate:
     spread: float = 1.0
     imbalance: float = 0.0
     curvature: float = 1.0
-
-    @property
-    def shares(self) -> FloatArray:
-        """The shares of several classes that the centre's scores imply."""
-        odds = np.exp(self.centre - np.max(self.centre))
-        result: FloatArray = odds / np.sum(odds)
-        return result
 
 
 def prior_of_target(plan: Plan) -> TargetEstimate:
@@ -175,14 +169,6 @@ class TargetSurvey(NamedTuple):
         return estimate_from_class_shares(shares / rounds, noise / rounds**0.5), TargetSurvey(-1.0, 1.0, shares, rounds)
 
 
-class DescentChoice(NamedTuple):
-    """Axes, scaled so that gradients along them are clipped to norm 1; the step size along them; and the start."""
-
-    axes: Axes
-    step: float
-    start: FloatArray
-
-
 def prior_of_survey(plan: Plan, algorithm: Preconditioned) -> tuple[FeatureMomentsEstimate, TargetEstimate]:
     """Return the prior for features and target that were not surveyed, from the schema alone."""
     features = prior_of_features(plan.data, survey_noise_edge(plan), rank_one=algorithm.axes is not None)
@@ -196,8 +182,11 @@ def survey_noise_edge(plan: Plan) -> float:
 
 def choose_descent(
     plan: Plan, features: FeatureMomentsEstimate, target: TargetEstimate, momentum: float
-) -> DescentChoice:
-    """Return the axes, step size and start with the least expected error of heavy-ball descent."""
+) -> tuple[Axes, float, FloatArray]:
+    """Return the axes, step size and start with the least expected error of heavy-ball descent.
+
+    The axes are scaled so that gradients along them are clipped to norm 1.
+    """
     whitened = features.whitened(features.edge / 2)  # the root mean square of the noise's eigenvalues
     target = in_score_units(plan, target)
     clip, step = _best_clip_and_step(plan, whitened, target, momentum)
@@ -206,7 +195,7 @@ def choose_descent(
     if plan.data.intercept:
         start[-1] = target.centre / plan.data.intercept
     step_along_axes = step / target.curvature * unit**2
-    return DescentChoice(whitened.axes.scaled(1 / unit), step_along_axes, plan.domain.project(start.reshape(-1)))
+    return whitened.axes.scaled(1 / unit), step_along_axes, plan.domain.project(start.reshape(-1))
 
 
 def _best_clip_and_step(
@@ -276,7 +265,7 @@ def _largest_curvature(plan: Plan, target: TargetEstimate, explained: float) -> 
     if isinstance(plan.loss, LogLink):
         return 1.0 + explained
     if plan.loss.target_kind == "class":
-        return curvature_of_classes(target.shares)
+        return curvature_of_classes(scipy.special.softmax(target.centre))
     return plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
 
 

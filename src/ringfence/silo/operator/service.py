@@ -26,6 +26,7 @@ from urllib.parse import parse_qs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ringfence.errors import ApprovalError, RingfenceError, SiloError
 from ringfence.html.markup import POLICY, Html, document
@@ -35,7 +36,7 @@ from ringfence.silo.operator import decisions
 from ringfence.silo.operator import pages as operator_pages
 from ringfence.storage.files import read_token, write_token
 from ringfence.transport import serving
-from ringfence.transport.connections import Scope, let_in
+from ringfence.transport.connections import let_in
 
 IDLE_SECONDS = 15 * 60.0
 """After so long without a click, the operator must sign in again."""
@@ -112,7 +113,7 @@ class OperatorPage:
             "/budget": self._budget,
         }
 
-    async def __call__(self, scope: Scope, receive: serving.Receive, send: serving.Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer every request with a page for the operator."""
         if scope["type"] != "http":
             return
