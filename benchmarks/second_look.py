@@ -109,10 +109,10 @@ def error(own: LeagueTable, plan: Plan, seed: int, kind: str | None, free: bool)
     for step in range(plan.steps):
         if kind is not None and step == plan.steps // 2:
             learned = looked(own, learned, shares, kind, free, random)
-        server = handler_of(query)
-        (exact,) = held.means(query, [server.argument(query, learned, step)])
+        server, round = handler_of(query), plan.first_rounds[number] + step
+        (exact,) = held.means(query, [server.argument(query, learned, round)])
         mean = exact + noise * random.standard_normal(exact.size)
-        learned = server.receive(query, learned, RoundAnswers(number, step, step, names, mean))
+        learned = server.receive(query, learned, RoundAnswers(number, round, names, mean))
     return own.error(learned.model())
 
 

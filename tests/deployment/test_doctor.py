@@ -140,7 +140,7 @@ def test_a_kit_that_is_permissive_open_or_not_joined_is_found(kit: Path) -> None
     resources.write_text(json.dumps({**json.loads(resources.read_text()), "class_allow_list": ["*"]}))
     assert [finding.check for finding in wrong(kit)] == ["permissions", "policy"]
     (kit / "local" / "ringfence.toml").unlink()
-    assert "not bound to a silo yet" in wrong(kit)[-1].says
+    assert "belongs to no silo yet" in wrong(kit)[-1].says
 
 
 def test_a_full_disk_is_found_before_the_ledger_meets_it(silo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

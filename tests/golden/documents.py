@@ -584,7 +584,7 @@ def write_shuffled_run(golden: Golden) -> None:
     plan = with_survey(golden.plan("shuffled", members=members, rounds=2, **wishes))
     begin_run(plan, silo_folders, folder)
     with Store(folder / "shuffler") as store:
-        shuffler = Shuffler(store, seconds=3600.0, witness=Witness(store.folder, shuffler_key))
+        shuffler = Shuffler(store, seconds=3600.0, witness=Witness(store))
         shuffler.add(plan)
         shuffler.settle()
 

@@ -13,7 +13,6 @@ from ringfence.deployment.nvflare import kit as kits
 from ringfence.deployment.nvflare.authority import fingerprint
 from ringfence.errors import RingfenceError
 from ringfence.evidence.forks import require_one_history, require_transcript_heads
-from ringfence.shuffler.sealing import public_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
@@ -126,7 +125,7 @@ def heads_shown(certificate: Path, run: Path) -> dict[str, int]:
 def shuffler_objection(folder: Path) -> str:
     """Say why a shuffler may not be served by this user; nothing if it may."""
     with Store(folder) as store:
-        return _refusal(Shuffler(store, witness=Witness(folder, public_key(store.key))).settle)
+        return _refusal(Shuffler(store, witness=Witness(store)).settle)
 
 
 # -- federations and their kits --

@@ -183,7 +183,10 @@ def _state_shapes() -> dict[str, list[str]]:
         rows = connection.execute("SELECT number, time, kind, body, payload, hash FROM entries").fetchall()
     finally:
         connection.close()
-    entries = [Entry(number, time, kind, json.loads(body), *rest) for number, time, kind, body, *rest in rows]
+    entries = [
+        Entry(kind, json.loads(body), payload, number=number, time=time, hash=digest)
+        for number, time, kind, body, payload, digest in rows
+    ]
     watermark = next((folder / "heads").iterdir()).read_text()
     return _entries("registry", entries) | {
         "registry tables": _tables(folder / "registry.sqlite"),

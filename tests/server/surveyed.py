@@ -26,7 +26,7 @@ def surveyed(survey: Query | None = None, **changes: Any) -> Plan:
 def found(plan: Plan, answers: Mapping[str, FloatArray]) -> Findings:
     """Average the answers as the server does."""
     query = plan.stages[0].query
-    answered = RoundAnswers(0, 0, 0, tuple(answers), mean_update(plan, answers))
+    answered = RoundAnswers(0, 0, tuple(answers), mean_update(plan, answers))
     return receive(query, ServerState.initial(plan), answered).findings[query.name]
 
 

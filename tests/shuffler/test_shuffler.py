@@ -46,13 +46,13 @@ def test_threads_that_fetch_at_once_get_one_batch(setting: Setting) -> None:
 def test_before_the_deadline_it_waits_for_all_and_after_it_for_the_quorum(setting: Setting, folder: Path) -> None:
     shuffler, silos = setting
     digest = silos.plan.digest()
-    assert shuffler.release(digest, 0) == Waiting(0, 2, 3)
+    assert shuffler.release(digest, 0) == Waiting(0, 2)
     shuffler.deposit(silos.update(silos.names[0]))
-    assert shuffler.release(digest, 0) == Waiting(1, 2, 3)
+    assert shuffler.release(digest, 0) == Waiting(1, 2)
     with Shuffler.open(folder, seconds=0.0) as late:
-        assert late.release(digest, 0) == Waiting(1, 2, 3), "one silo is not a batch, however late it is"
+        assert late.release(digest, 0) == Waiting(1, 2), "one silo is not a batch, however late it is"
     shuffler.deposit(silos.update(silos.names[1]))
-    assert shuffler.release(digest, 0) == Waiting(2, 2, 3)
+    assert shuffler.release(digest, 0) == Waiting(2, 2)
     with Shuffler.open(folder, seconds=0.0) as late:
         document, messages = silos.read(release(late, silos))
     assert (document.silos, len(messages)) == (2, 4)
@@ -84,7 +84,7 @@ def test_rounds_are_mixed_each_by_itself(setting: Setting) -> None:
     for round in (0, 2):
         messages = silos.read(release(shuffler, silos, round))[1]
         assert len(open_messages(silos.server, silos.plan.digest(), round, messages)) == 6
-    assert shuffler.release(silos.plan.digest(), 1) == Waiting(0, 2, 3)
+    assert shuffler.release(silos.plan.digest(), 1) == Waiting(0, 2)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_same_update_again_is_there_already_and_counts_once(setting: Setting
     shuffler.close()
     with Shuffler.open(folder) as restarted:
         assert [restarted.deposit(content) for content in (first, spaced)] == [Receipt.ALREADY_THERE] * 2
-        assert restarted.release(silos.plan.digest(), 0) == Waiting(1, 2, 3)
+        assert restarted.release(silos.plan.digest(), 0) == Waiting(1, 2)
         for name in silos.names[1:]:
             restarted.deposit(silos.update(name))
         assert len(silos.read(release(restarted, silos))[1]) == 6

@@ -21,8 +21,7 @@ from tests.shuffler.serving import Served, run, serving
 def opened(folder: Path, *, seconds: float = 3600.0) -> Shuffler:
     """Open a folder as its service does."""
     store = Store(folder)
-    key = Shuffler(store).public_key
-    shuffler = Shuffler(store, seconds=seconds, witness=Witness(folder, key))
+    shuffler = Shuffler(store, seconds=seconds, witness=Witness(store))
     try:
         shuffler.settle()
     except ShufflerError:

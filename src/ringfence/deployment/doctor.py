@@ -265,12 +265,11 @@ def _shuffler_permissions(path: Path) -> str:
 
 def _shuffler_store(path: Path) -> str:
     """Check, for the doctor, that a shuffler's database is intact and not older than its witness."""
-    from ringfence.shuffler.sealing import public_key
     from ringfence.shuffler.store import Store
     from ringfence.shuffler.witness import Witness
 
     with Store(path) as store, store.transaction():
-        Witness(path, public_key(store.key)).check(store.decisions(), was_witnessed=store.was_witnessed())
+        Witness(store).check()
         return f"{store.count_plans()} plans, {store.decisions()} decisions"
 
 
@@ -298,17 +297,11 @@ def _certificates(path: Path) -> str:
 
 def _policy(path: Path) -> str:
     """Check, for the doctor, that a silo's startup kit lets only our courier run."""
-    from ringfence.deployment.nvflare import policy
-    from ringfence.deployment.nvflare.kit import POINTER
-    from ringfence.storage.toml_files import read_toml
+    from ringfence.deployment.nvflare.policy import check_policy, courier_file
 
     if not (path / "startup" / "fed_client.json").is_file():
         return "not a silo's kit, so it needs none"
-    try:
-        folder = Path(read_toml(path / "local" / POINTER)["courier"]).parent
-    except (OSError, ValueError, KeyError, TypeError):
-        raise FaultError(f"It is not bound to a silo yet: ringfence silo join FOLDER {path}.") from None
-    policy.check_policy(path, folder)
+    check_policy(path, courier_file(path).parent)
     return "only our courier may run"
 
 

@@ -84,7 +84,7 @@ class Session:
         """Return what the session's round asks of silos; the same until the round is over."""
         if self._request is None:
             query = self.stage.query
-            argument = handler_of(query).argument(query, self._state, self._step)
+            argument = handler_of(query).argument(query, self._state, self.round)
             self._request = RoundRequest.at(self._digest, self.round, argument)
         return self._request
 
@@ -101,7 +101,7 @@ class Session:
 
         Where answers go through a third party they say only who took part, and `totals` what came of it.
         """
-        (stage, number, round), request = self._place, self.request()
+        (stage, number, _), request = self._place, self.request()
         given = {name: answers[name] for name in self.asked() if name in answers}
         used = {name: answer for name, answer in given.items() if answer is not None and self.can_use(name, answer)}
         refusals = {
@@ -115,7 +115,7 @@ class Session:
         averaged = RECEIVERS[type(stage.channel)].average(stage.channel, self.plan, number, used, totals)
         if averaged is not None:
             updates, norm = tuple(used), float(np.linalg.norm(averaged[0]))
-            received = RoundAnswers(number, round, self._step, updates, *averaged)
+            received = RoundAnswers(number, self.round, updates, *averaged)
             self._state = handler_of(stage.query).receive(stage.query, self._state, received)
         outcome = RoundOutcome(
             self.round,
@@ -151,12 +151,6 @@ class Session:
     def _place(self) -> StageRound:
         """The stage of the session's round, and its number within it."""
         return self.plan.place(self.round)
-
-    @property
-    def _step(self) -> int:
-        """How many rounds of training stages came before the session's round."""
-        before = self.plan.stages[: self._place.number]
-        return sum(stage.rounds for stage in before if stage.query.trains) + self._place.round
 
     def _is_own(self, answer: Answer, silo: str) -> bool:
         """Return whether an answer is that silo's, to the session's request of this round."""

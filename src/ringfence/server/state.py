@@ -74,15 +74,13 @@ class ServerState:
 
 @dataclass(frozen=True)
 class RoundAnswers:
-    """One round's answers: the stage's number, the round within the stage, who answered, and their mean answer.
+    """One round's answers: the stage's number, the round of the plan, who answered, and their mean answer.
 
-    `step` counts the rounds of all training stages before this one. `each` has the silos' own answers, where the
-    channel shows them.
+    `each` has the silos' own answers, where the channel shows them.
     """
 
     stage: int
     round: int
-    step: int
     silos: Sequence[str]
     mean: FloatArray
     each: Mapping[str, FloatArray] = field(default_factory=dict)

@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from ringfence.errors import ShufflerError
-from ringfence.shuffler.sealing import public_key
 from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
@@ -88,8 +87,7 @@ def serve(
     """
     _check_transport(host, certificate, private_key)
     with Store(folder) as store, store.alone(), closing(DecisionLog(folder)) as log:
-        witness = Witness(folder, public_key(store.key))
-        shuffler = Shuffler(store, seconds=seconds, witness=witness, note=log)
+        shuffler = Shuffler(store, seconds=seconds, witness=Witness(store), note=log)
         shuffler.settle()
         service = application(shuffler, store.token())
         with closing(open_port(host, port, "shuffler", ShufflerError)) as listening:
@@ -101,7 +99,7 @@ def serve(
 def restore(folder: Path) -> list[str]:
     """End all plans of a shuffler's folder that is an older copy, or has lost its witness, and return them."""
     with Store(folder) as store, store.alone():
-        return Shuffler(store, witness=Witness(folder, public_key(store.key))).restore()
+        return Shuffler(store, witness=Witness(store)).restore()
 
 
 def _document(status: int, **content: str) -> Response:

@@ -66,11 +66,10 @@ class ShufflerRefusal(ExplainedReason):
 
 @dataclass(frozen=True)
 class Waiting:
-    """A batch that is not fixed yet: that many silos have deposited, at least `quorum` must, all that are asked may."""
+    """A batch that is not fixed yet: that many silos have deposited, and at least `quorum` must."""
 
     silos: int
     quorum: int
-    asked: int
 
 
 class Shuffler(Closing):
@@ -191,17 +190,18 @@ class Shuffler(Closing):
         quorum, asked = place[1].quorum, place[0].participation.silos or len(served.silos)
         with self._releasing:  # nobody fetches a batch before the witness knows of it
             with self._store.transaction():
-                self._check()
+                if self._witness is not None:
+                    self._witness.check()
                 if self._store.is_ended(plan):
                     return self._refused(ShufflerRefusal.PLAN_ENDED, plan=plan, round=round)
                 found = self._store.round(plan, round)
                 if found is None:
-                    return Waiting(0, quorum, asked)
+                    return Waiting(0, quorum)
                 batch = found.batch
                 if batch is None:
                     late = time.time() >= found.opened + self._seconds
                     if found.silos < (quorum if late else asked):
-                        return Waiting(found.silos, quorum, asked)
+                        return Waiting(found.silos, quorum)
                     batch = self._mixed(found)
                     self._store.fix(found.number, batch)
                 decisions = self._store.decisions()
@@ -239,9 +239,9 @@ class Shuffler(Closing):
             return
         with self._releasing:
             with self._store.transaction():
-                self._check()
+                self._witness.check()
                 decisions = self._store.decisions()
-            self._let_witness_know(decisions)
+            self._witness.note(decisions)
             with self._store.transaction():
                 self._store.set_decisions(self._store.decisions(), witnessed=True)
 
@@ -259,11 +259,6 @@ class Shuffler(Closing):
             self._store.set_decisions(decisions)
         self._let_witness_know(decisions)
         return ended
-
-    def _check(self) -> None:
-        """Raise ShufflerError if the shuffler's database is older than its witness knows."""
-        if self._witness is not None:
-            self._witness.check(self._store.decisions(), was_witnessed=self._store.was_witnessed())
 
     def _let_witness_know(self, decisions: int) -> None:
         """Tell the shuffler's witness, if it has one, how many decisions were made."""

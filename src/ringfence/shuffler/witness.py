@@ -10,25 +10,25 @@ What this does not see: state folder and database put back together, as with a p
 from before the folder had a witness, served where no witness is.
 """
 
-from pathlib import Path
-
 from ringfence.errors import WHY, ShufflerError, os_error_as
+from ringfence.shuffler.sealing import public_key
+from ringfence.shuffler.store import Store
 from ringfence.storage.files import replace_private, state_folder
 
 
 class Witness:
-    """The witness of the shuffler with this public key, for the user who serves the folder."""
+    """The witness of a shuffler's folder, for the user who serves it."""
 
-    def __init__(self, folder: Path, public_key: str) -> None:
+    def __init__(self, store: Store) -> None:
         """Name the witness's file, outside the shuffler's folder, by the shuffler's public key."""
-        self._file = state_folder() / "shufflers" / public_key
-        self._way_out = f"end all its plans for good with `ringfence shuffler restore {folder}`"
-        self._folder = folder
+        self._store, self._folder = store, store.folder
+        self._file = state_folder() / "shufflers" / public_key(store.key)
+        self._way_out = f"end all its plans for good with `ringfence shuffler restore {store.folder}`"
 
-    def check(self, decisions: int, *, was_witnessed: bool) -> None:
-        """Raise ShufflerError if a database that has made that many decisions is older than this, or has lost it."""
-        seen = self.seen()
-        if seen is None and was_witnessed:
+    def check(self) -> None:
+        """Raise ShufflerError if the shuffler's database is older than its witness or has lost it; in a transaction."""
+        seen, decisions = self.seen(), self._store.decisions()
+        if seen is None and self._store.was_witnessed():
             raise ShufflerError(
                 f"{self._folder} was served before, but {self._file}, which records how far it came, is missing: this "
                 "may be an older copy, or another user or machine. Serve it where it was served before; or, to "

@@ -51,14 +51,13 @@ def simulated_states(plan: Plan, silos: Silos, seeds: Sequence[int], stages: int
     choices = [np.random.default_rng(seed) for seed in seeds]
     noiseless = NoiselessAnswers(plan, silos)
     names, weights = zip(*((terms.name, terms.weight) for terms in plan.silos), strict=True)
-    step = 0
     for round in range(plan.rounds):
         stage, number, place = plan.place(round)
         if number >= stages:
             break
         _require_everything(stage, len(plan.silos))
         query, server = stage.query, handler_of(stage.query)
-        arguments = [server.argument(query, own, step) for own in states]
+        arguments = [server.argument(query, own, round) for own in states]
         sigmas = np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
         # A survey may use each silo's answer; training, and a shuffler, give the average alone.
         together = query.trains or stage.channel.is_collected
@@ -70,8 +69,7 @@ def simulated_states(plan: Plan, silos: Silos, seeds: Sequence[int], stages: int
                 noise = sigmas[:, None] * choices[run].standard_normal((len(sigmas), answer.shape[-1]))
                 mean = weights @ noise + (answer if together else weights @ answer)
                 each = {} if together else dict(zip(names, answer + noise, strict=True))
-            states[run] = server.receive(query, states[run], RoundAnswers(number, place, step, names, mean, each))
-        step += query.trains
+            states[run] = server.receive(query, states[run], RoundAnswers(number, round, names, mean, each))
     return states
 
 

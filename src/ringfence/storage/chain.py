@@ -36,24 +36,21 @@ CREATE TRIGGER entries_rest BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, '
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One committed row: its number, when and what, and raw bytes that belong to it."""
-
-    number: int
-    time: str
-    kind: str
-    body: Mapping[str, Any]
-    payload: bytes
-    hash: str
-
-
-@dataclass(frozen=True)
 class Draft:
-    """A row to be committed."""
+    """A row to be committed, and raw bytes that belong to it."""
 
     kind: str
     body: Mapping[str, Any]
     payload: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Draft):
+    """One committed row."""
+
+    number: int
+    time: str
+    hash: str
 
 
 class Chain(Database):
@@ -86,7 +83,7 @@ class Chain(Database):
                     raise self.damaged(f"entry {expected} is missing")
                 if digest != _hash(previous, number, time, kind, body, payload):
                     raise self.damaged(f"entry {number} or the one before it was changed")
-                yield Entry(number, time, kind, json.loads(body), payload, digest)
+                yield Entry(kind, json.loads(body), payload, number=number, time=time, hash=digest)
                 previous, expected = digest, expected + 1
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
             highest = self.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
@@ -140,7 +137,7 @@ class Chain(Database):
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (number, time, draft.kind, body, draft.payload, digest)
         )
         self._appended.append((number, digest))
-        return Entry(number, time, draft.kind, json.loads(body), draft.payload, digest)
+        return Entry(draft.kind, json.loads(body), draft.payload, number=number, time=time, hash=digest)
 
 
 def body_text(body: Mapping[str, Any]) -> str:

@@ -58,17 +58,17 @@ def test_the_second_round_s_bin_edges_follow_from_the_first_and_the_plan_s_weigh
     weights = np.array([0.5, -0.25, 0.0])
     query = Evaluation(weights=pack(weights))
     plan = evaluating(query)
-    learned, step = ServerState.initial(plan), plan.steps
-    first = argument(query, learned, step)
+    learned, round = ServerState.initial(plan), plan.steps
+    first = argument(query, learned, round)
     assert query.read(plan, first).weights.tolist() == weights.tolist()
     answer = np.zeros(query.length(plan))
-    learned = receive(query, learned, RoundAnswers(1, 0, step, ["north"], answer, {"north": answer}))
-    second = argument(query, learned, step + 1)
+    learned = receive(query, learned, RoundAnswers(1, round, ["north"], answer, {"north": answer}))
+    second = argument(query, learned, round + 1)
     assert query.accepts(plan, second)
     asked = [query.read(plan, one) for one in (first, second)]
     assert asked[0].shares["loss"] == 0 < asked[1].shares["loss"]
     assert asked[0].bin_edges["scores"].tolist() != asked[1].bin_edges["scores"].tolist()
-    assert argument(query, learned, step + 1).tolist() == second.tolist()
+    assert argument(query, learned, round + 1).tolist() == second.tolist()
 
 
 def test_a_stage_of_one_round_asks_for_everything_at_once(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_only_shapes_the_steps_is_averaged_with_the_least_noise() -> None:
     sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
     draws = 20_000
     each = {name: 3.0 + own * random.normal(size=draws) for name, own in sigma.items()}
-    answers = RoundAnswers(0, 0, 0, tuple(each), mean_update(plan, each), each)
+    answers = RoundAnswers(0, 0, tuple(each), mean_update(plan, each), each)
     average = least_noise(plan, answers)
     assert average is not None
     assert average.noise == pytest.approx(sum(own**-2 for own in sigma.values()) ** -0.5)

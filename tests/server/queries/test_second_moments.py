@@ -23,7 +23,7 @@ def run(missing: dict[int, str]) -> list[SecondMomentsFindings]:
         answers = dict(zip([terms.name for terms in PLAN.silos], exact_answers(PLAN, asked, *TABLE), strict=True))
         answers.pop(missing.get(round, ""), None)
         mean = np.mean(list(answers.values()), axis=0)
-        learned = receive(QUERY, learned, RoundAnswers(0, round, round, tuple(answers), mean, answers))
+        learned = receive(QUERY, learned, RoundAnswers(0, round, tuple(answers), mean, answers))
         measured = learned.findings[QUERY.name]
         assert isinstance(measured, SecondMomentsFindings)
         found.append(measured)

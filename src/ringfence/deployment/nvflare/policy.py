@@ -88,7 +88,7 @@ def check_policy(kit: Path, folder: Path) -> None:
         *_faults_of_authorization(kits.read_settings(kit / "local" / "authorization.json")),
         *_faults_of_startup(kit),
     ]
-    if _courier_file(kit) != folder.resolve() / COURIER_FILE:
+    if courier_file(kit) != folder.resolve() / COURIER_FILE:
         faults.append(f"local/{POINTER} points to another silo's folder")
     if faults:
         raise DeploymentError(
@@ -167,7 +167,7 @@ def _faults_of_startup(kit: Path) -> list[str]:
         # NVFlare reads more settings from files of many names, and imports what is in `local/custom`.
         strange = sorted({file.name for file in (kit / part).iterdir()} - known)
         faults += [f"{part}/{name} does not belong there" for name in strange]
-    if not _courier_file(kit).parent.is_dir():
+    if not courier_file(kit).parent.is_dir():
         faults.append(f"local/{POINTER} does not point to a silo's folder")
     faults += [
         f"{part}/ can be changed by other users of this machine"
@@ -194,6 +194,6 @@ def _pointer(kit: Path) -> dict[str, Any]:
     return content
 
 
-def _courier_file(kit: Path) -> Path:
+def courier_file(kit: Path) -> Path:
     """Return the courier.toml of the silo that the kit belongs to."""
     return Path(_pointer(kit)["courier"])

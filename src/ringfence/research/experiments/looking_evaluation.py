@@ -143,7 +143,7 @@ def evaluate(plan: Plan, silos: Mapping[str, Data], random: np.random.Generator)
                 query, plan, asked, Records(plan.data, features, targets), np.ones(terms.records), terms.records
             )
             each[terms.name] = exact + terms.stages[0].sigma * random.normal(size=len(exact))
-        learned = receive(query, learned, RoundAnswers(0, round, round, list(each), np.zeros(0), each))
+        learned = receive(query, learned, RoundAnswers(0, round, list(each), np.zeros(0), each))
     found = learned.findings[query.name]
     rounds = found.rounds if isinstance(found, EvaluationFindings) else ()
     return model_metrics(read_rounds(query, plan, rounds)), query.read(plan, rounds[-1].argument).bin_edges

@@ -23,8 +23,8 @@ from ringfence.server.state import RoundAnswers, ServerState
 class QueryAtServer(Protocol):
     """The functions of a query's file."""
 
-    def argument(self, query: Any, server: ServerState, step: int) -> FloatArray:
-        """Return a query's argument for a request; `step` counts the rounds of all training stages before this one."""
+    def argument(self, query: Any, server: ServerState, round: int) -> FloatArray:
+        """Return a query's argument for the request of a round of the plan."""
 
     def receive(self, query: Any, server: ServerState, answers: RoundAnswers) -> ServerState:
         """Return the server's state after a round with answers to a query."""

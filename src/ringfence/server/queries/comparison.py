@@ -24,7 +24,7 @@ class ComparisonFindings(Findings):
     compared: ComparedLosses | None = None
 
 
-def argument(query: Comparison, server: ServerState, step: int) -> FloatArray:
+def argument(query: Comparison, server: ServerState, round: int) -> FloatArray:
     """Return the candidates' weights, and the bin edges of norms, or the clipping norm."""
     models = np.array(server.candidates)
     if len(models) != query.models:
@@ -42,7 +42,7 @@ def receive(query: Comparison, server: ServerState, answers: RoundAnswers) -> Se
     """Choose the clipping norm, or the best candidate."""
     if not answers.each:
         return server
-    asked = query.read(server.plan, argument(query, server, answers.step))[1]
+    asked = query.read(server.plan, argument(query, server, answers.round))[1]
     pooled = pooled_answer(noisy_answers(server.plan, answers.stage, answers.each))
     if query.part == "losses":
         compared = ComparedLosses.of(query, float(asked[0]), pooled)

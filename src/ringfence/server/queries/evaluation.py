@@ -21,13 +21,13 @@ class EvaluationFindings(Findings):
     rounds: tuple[AnsweredRound, ...] = ()
 
 
-def argument(query: Evaluation, server: ServerState, step: int) -> FloatArray:
+def argument(query: Evaluation, server: ServerState, round: int) -> FloatArray:
     """Return the model's weights, and bin edges chosen from the stage's earlier rounds."""
     plan = server.plan
-    number, round = _place(query, plan, step)
+    stage, number, place = plan.place(round)
     weights = server.model() if query.weights is None else unpack(query.weights)
     against = None if query.against is None else unpack(query.against)
-    last = round == plan.stages[number].rounds - 1
+    last = place == stage.rounds - 1
     return next_evaluation_request(query, plan, weights, against, _rounds(query, server, number), last=last).packed()
 
 
@@ -36,7 +36,7 @@ def receive(query: Evaluation, server: ServerState, answers: RoundAnswers) -> Se
     if not answers.each:
         return server
     noisy = noisy_answers(server.plan, answers.stage, answers.each)
-    rounds = (*_rounds(query, server, answers.stage), AnsweredRound(argument(query, server, answers.step), noisy))
+    rounds = (*_rounds(query, server, answers.stage), AnsweredRound(argument(query, server, answers.round), noisy))
     pooled = pooled_answer(noisy)
     finding = EvaluationFindings(pooled.vector, pooled.sigma, stage=answers.stage, rounds=rounds)
     return server.with_finding(query.name, finding)
@@ -55,13 +55,3 @@ def _rounds(query: Evaluation, server: ServerState, stage: int) -> tuple[Answere
     """Return the answered rounds of an evaluation's stage so far."""
     before = server.findings.get(query.name)
     return before.rounds if isinstance(before, EvaluationFindings) and before.stage == stage else ()
-
-
-def _place(query: Evaluation, plan: Plan, step: int) -> tuple[int, int]:
-    """Return the number of the stage that asks an evaluation, and the round within it."""
-    trained = 0
-    for number, stage in enumerate(plan.stages):
-        if stage.query == query and 0 <= step - trained < stage.rounds:
-            return number, step - trained
-        trained += stage.rounds * stage.query.trains
-    raise LookupError("no stage of the plan asks this query at that step")

@@ -20,7 +20,7 @@ class MeansSurvey(Findings):
     target: TargetSurvey
 
 
-def argument(query: FeatureMeans, server: ServerState, step: int) -> FloatArray:
+def argument(query: FeatureMeans, server: ServerState, round: int) -> FloatArray:
     """Return the target's window."""
     target = _target_survey(query, server)
     return np.array([target.lower, target.upper])

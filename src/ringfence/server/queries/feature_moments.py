@@ -22,7 +22,7 @@ class MomentsSurvey(Findings):
     target: TargetSurvey
 
 
-def argument(query: FeatureMoments, server: ServerState, step: int) -> FloatArray:
+def argument(query: FeatureMoments, server: ServerState, round: int) -> FloatArray:
     """Return the axes and the target's window."""
     before = _before(query, server)
     return FeatureMomentsArgument(before.axes, before.target.lower, before.target.upper).packed()

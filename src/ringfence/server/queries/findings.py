@@ -14,7 +14,7 @@ from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
 from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 
-def argument(query: Query, server: ServerState, step: int) -> FloatArray:
+def argument(query: Query, server: ServerState, round: int) -> FloatArray:
     """Return zeros for the weights, for a query whose answer, stored as a finding, does not depend on them."""
     return np.zeros(server.plan.dimension)
 

@@ -40,7 +40,7 @@ class SecondMomentsFindings(Findings):
         return self.asked._replace(weights=np.mean(self.places, axis=0))
 
 
-def argument(query: SecondMoments, server: ServerState, step: int) -> FloatArray:
+def argument(query: SecondMoments, server: ServerState, round: int) -> FloatArray:
     """Return the next round's argument for second moments."""
     return _before(query, server).asked.packed()
 
@@ -48,9 +48,10 @@ def argument(query: SecondMoments, server: ServerState, step: int) -> FloatArray
 def receive(query: SecondMoments, server: ServerState, answers: RoundAnswers) -> ServerState:
     """Choose the next weights after a pilot round, and once more after half of the others, whose answers are stored."""
     before, plan = _before(query, server), server.plan
+    stage, _, round = plan.place(answers.round)
     finding = findings.receive(query, server, answers).findings[query.name]
     after = SecondMomentsFindings(finding.statistic, finding.noise, finding.weight, asked=before.asked)
-    if answers.round < query.pilots:
+    if round < query.pilots:
         asked = next_moment_request(plan, before.asked, finding.statistic, finding.noise)
         after = replace(after, asked=asked)
     else:
@@ -63,7 +64,7 @@ def receive(query: SecondMoments, server: ServerState, answers: RoundAnswers) ->
         }
         places = (*before.places, before.asked.weights)
         after = replace(after, places=places, answered={**before.answered, **averages})
-        if answers.round + 1 == (query.pilots + plan.stages[answers.stage].rounds) // 2:
+        if round + 1 == (query.pilots + stage.rounds) // 2:
             asked = next_moment_request(plan, before.asked, *pooled_moments(after.silos)[:2])
             after = replace(after, asked=before.asked._replace(weights=asked.weights))
     return server.with_finding(query.name, after)
