@@ -93,7 +93,7 @@ def test_scientific_numbers_are_written_as_people_write_them(text: str, shown: s
 
 
 def test_a_document_forbids_everything_but_its_own_style_and_inner_images() -> None:
-    page = document("A <title>", bullets(["x"]))
+    page = document("A <title>", bullets("x"))
     read = Reader(page)
     assert f"{POLICY}; form-action 'none'" in read.values
     assert "default-src 'none'" in POLICY

@@ -122,14 +122,15 @@ def run(options: RunOptions) -> Output:
             warn(f"ringfence: interrupted. The run is kept in {folder}; repeat the command to resume it.")
             raise
     evaluation = evaluation_of_run(plan, trained.findings)
-    content = run_report(folder, trained)
+    content = run_report(folder, trained, evaluation)
     if out is not None:
         answered = rounds_answered(plan, trained.history)
         _write(out, Model.of(plan, trained.weights, answered, evaluation=evaluation).canonical())
     made = {"model": out, "report": folder / "report.json", "page": folder / "report.html"}
     _write(folder / "report.json", json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     recorder.end(content["guarantees"])
-    run_report_page(plan, content, recorder.rounds).write(folder / "report.html", figures=options.figures)
+    page = run_report_page(plan, content, recorder.rounds, evaluation)
+    page.write(folder / "report.html", figures=options.figures)
     files = "".join(f"\n{what} {path}" for what, path in made.items() if path is not None)
     return Output(
         {**content, **{what: None if path is None else str(path) for what, path in made.items()}},

@@ -108,7 +108,7 @@ def bar_chart(
 def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: str) -> Html:
     """Draw for every name a dot at its number, and a line over its interval."""
     ends = [end for span in spans for end in (span.low, span.high, span.value) if math.isfinite(end)]
-    across = _Axis.between(ends, _LEFT + 62, WIDTH - 14)
+    across = _Axis.over(ends or [0.0, 1.0], _LEFT + 62, WIDTH - 14, from_zero=False)
     bottom = _ABOVE + 22 * len(spans)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
     parts += [_svg_text(across(tick), bottom + 15, _tick_label(tick), anchor="middle") for tick in across.ticks]
@@ -117,8 +117,8 @@ def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: 
         y = _ABOVE + 22 * row + 10
         parts += [
             _row_label(span.label, y + 4, across),
-            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke_width=2, **_series_stroke(0)),
-            tag("circle", cx=across(span.value), cy=y, r=3.6, **_series_fill(0)),
+            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke_width=2, **_series("stroke", 0)),
+            tag("circle", cx=across(span.value), cy=y, r=3.6, **_series("fill", 0)),
         ]
     return _svg_sheet(bottom + 46, title, description, parts)
 
@@ -135,11 +135,10 @@ def _bar_group(bar: Bar, top: float, across: "_Axis") -> Html:
     height = _THICK * len(bar.values)
     parts = [_row_label(bar.label, top + height / 2 + 4, across)]
     for number, value in enumerate(bar.values):
-        end = across(min(value, across.high))
-        at = top + _THICK * number
+        end, at = across(min(value, across.high)), top + _THICK * number
         length = round(end - across.start, 1)
-        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, rx=1, **_series_fill(number)))
-        parts.append(_svg_text(end + 6, at + 10, _tick_label(value), size=12))
+        area = tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, rx=1, **_series("fill", number))
+        parts += [area, _svg_text(end + 6, at + 10, _tick_label(value), size=12)]
     if bar.limit is not None and math.isfinite(bar.limit):
         parts.append(_limit_mark(across(bar.limit), top - 4, height + 5))
     return together(*parts)
@@ -173,17 +172,13 @@ class _Axis:
         return round(self.start + share * (self.end - self.start), 1)
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, *, log: bool = False) -> "_Axis":
-        """Return a chart's axis with room for the values, and for 0 unless it is logarithmic."""
+    def over(
+        cls, values: Sequence[float], start: float, end: float, *, log: bool = False, from_zero: bool = True
+    ) -> "_Axis":
+        """Return a chart's axis with room for the values, and for 0 too unless it is logarithmic."""
         low, high = (min(values), max(values)) if values else (1.0, 10.0)
-        ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0), high)
+        ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0) if from_zero else low, high)
         return cls(min(low, ticks[0]), max(high, ticks[-1]), start, end, log, ticks)
-
-    @classmethod
-    def between(cls, values: Sequence[float], start: float, end: float) -> "_Axis":
-        """Return a chart's axis with room for the values alone."""
-        ticks = _ticks(min(values, default=0.0), max(values, default=1.0))
-        return cls(ticks[0], ticks[-1], start, end, False, ticks)
 
     def cut(self, high: float) -> "_Axis":
         """Return the chart's axis ending at `high`, if at least two ticks are left."""
@@ -248,10 +243,10 @@ def _polyline(line: Line, across: _Axis, upward: _Axis, number: int) -> Html:
     places = [(across(x), upward(y)) for x, y in line.points]
     path = tag(
         "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke_width=2,
-        stroke_dasharray=DASHES[number], stroke_linejoin="round", **_series_stroke(number),
+        stroke_dasharray=DASHES[number], stroke_linejoin="round", **_series("stroke", number),
     )  # fmt: skip
     few = len(places) <= (1 if line.level else 24)
-    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, **_series_fill(number)) for x, y in places if few))
+    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, **_series("fill", number)) for x, y in places if few))
 
 
 def _legend_row(label: str, y: float, number: int, dash: str | None, *, thick: int = 2) -> Html:
@@ -259,7 +254,7 @@ def _legend_row(label: str, y: float, number: int, dash: str | None, *, thick: i
     most = int((WIDTH - 48) / _CHARACTER)
     shown = label if len(label) <= most else label[: most - 1] + "…"
     stroke = tag(
-        "line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke_width=thick, stroke_dasharray=dash, **_series_stroke(number)
+        "line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke_width=thick, stroke_dasharray=dash, **_series("stroke", number)
     )
     return together(stroke, _svg_text(40, y, shown, paint=_INK))
 
@@ -279,14 +274,9 @@ def _svg_text(
     return tag("text", readable(text), x=round(x, 1), y=round(y, 1), text_anchor=anchor, font_size=size, **paint, **fit)
 
 
-def _series_stroke(number: int) -> dict[str, Value]:
-    """Return the SVG attributes of a line in the colour of a chart's series."""
-    return {"stroke": SERIES[number], "class_": f"stroke-{number}"}
-
-
-def _series_fill(number: int) -> dict[str, Value]:
-    """Return the SVG attributes of an area in the colour of a chart's series."""
-    return {"fill": SERIES[number], "class_": f"fill-{number}"}
+def _series(paint: str, number: int) -> dict[str, Value]:
+    """Return the SVG attributes of a line (`stroke`) or an area (`fill`) in the colour of a chart's series."""
+    return {paint: SERIES[number], "class_": f"{paint}-{number}"}
 
 
 def _svg_sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:

@@ -85,7 +85,7 @@ def _table_head(header: Sequence[str]) -> Html:
     return tag("thead", tag("tr", *named, role="row"), role="rowgroup")
 
 
-def bullets(lines: Iterable[Value]) -> Html:
+def bullets(*lines: Value) -> Html:
     """Return an HTML list."""
     return tag("ul", *(tag("li", line) for line in lines))
 
@@ -157,7 +157,7 @@ def _outline_block(lines: Sequence[str], *, is_list: bool) -> list[Html]:
             items[-1] += f" {words}"
         else:
             prose.append(words)
-    return [*([tag("p", " ".join(prose))] if prose else []), *([bullets(items)] if items else [])]
+    return [*([tag("p", " ".join(prose))] if prose else []), *([bullets(*items)] if items else [])]
 
 
 STYLE_DIGEST = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

@@ -310,7 +310,7 @@ def _page_of_comparison(found: Comparison) -> str:
                 ["model", found.metric, "loss", "gain", "its standard error"],
                 rows,
             ),
-            bullets(found.sentences()),
+            bullets(*found.sentences()),
         ),
     )
 

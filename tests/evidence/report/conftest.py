@@ -106,7 +106,7 @@ def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPat
 
         recorder = Recorder(plan)
         trained = conduct(plan, exchange, folder / "run", seconds=0.05, watch=recorder)
-    return run_report_page(plan, run_report(folder / "run", trained), recorder.rounds)
+    return run_report_page(plan, run_report(folder / "run", trained, None), recorder.rounds, None)
 
 
 def _statistics(files: list[Path]) -> ReportPage:

@@ -154,7 +154,7 @@ def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: 
     plan = plan_of(members=members, trust="shuffler", colluders=0, keys=keys)
     silos = {terms.name: {"records": terms.records, "answered": 5, "claimed": []} for terms in plan.silos}
     content = {"silos": silos, "guarantees": "As claimed.", "rounds": [], "begun": "2026-01-01T00:00:00"}
-    text = words(run_report_page(plan, content, []))
+    text = words(run_report_page(plan, content, [], None))
     with_trust, without = plan.silos[0].guarantees
     assert with_trust.epsilon < without.epsilon
     assert (
@@ -169,7 +169,8 @@ def test_the_page_of_a_plan_about_persons_speaks_of_no_record() -> None:
     data = parse_schema({"columns": {"a": number, "y": number}, "person": "patient"}, target="y")
     plan = make_plan(data, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3))
     silos = {"clinic": {"records": 40, "answered": 3, "claimed": []}}
-    text = words(run_report_page(plan, {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}, []))
+    content = {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}
+    text = words(run_report_page(plan, content, [], None))
     assert "largest epsilon claimed, per person" in text
     assert "Person. Anyone with rows in one silo's table." in text
     assert "data sets that differ in one replaced person" in text

@@ -90,10 +90,9 @@ class Audit(Public):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good the model is, as its maker or the server says, by which plan, and whose certificates show that plan."""
+    """How good the model is, as its maker or the server says, and whose certificates show the evaluation's plan."""
 
     report: EvaluationReport
-    plan: str
     shown_by: tuple[str, ...]
 
 
@@ -294,4 +293,4 @@ def _dossier_evaluation(
     shown = tuple(
         name for name, one in certified.items() if plan in one.history.plans and one.history.plans[plan].released
     )
-    return Evaluation(report, plan, shown)
+    return Evaluation(report, shown)

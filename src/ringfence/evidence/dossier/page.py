@@ -50,7 +50,7 @@ def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
             }
         ),
         _audit_warning(evidence),
-        section("What is missing", bullets(evidence.missing()) if any(evidence.missing()) else paragraph("Nothing.")),
+        section("What is missing", bullets(*evidence.missing()) if any(evidence.missing()) else paragraph("Nothing.")),
         _description_section(evidence),
         _necessity_section(evidence),
         _risks_section(evidence),
@@ -76,12 +76,11 @@ def _audit_warning(evidence: Evidence) -> Html | None:
 def _description_section(evidence: Evidence) -> Html:
     """Return the dossier page's section that describes the processing."""
     plan, first = evidence.plan, evidence.silos[0].terms
-    said: list[tuple[str, Value]] = [
-        (name, plan.responsible.get(name, NOT_SAID)) for name in ("Purpose", "Controller", "Contact")
-    ]
-    when = sorted(
-        time for own in evidence.silos for followed in own.plans.values() for time in followed.released.values()
-    )
+    times = [time for own in evidence.silos for shown in own.plans.values() for time in shown.released.values()]
+    released: Value = "no certificate shows a release"
+    if times:
+        released = together(minute(min(times)), " to ", minute(max(times)), " UTC")
+    sizes = ", ".join(f"{own.name}: {own.terms.records:,}" for own in evidence.silos)
     columns = [(name, *column.described) for name, column in plan.data.used.items()]
     left_out = f", the first {MOST_COLUMNS} of {len(columns)}" if len(columns) > MOST_COLUMNS else ""
     return section(
@@ -91,27 +90,19 @@ def _description_section(evidence: Evidence) -> Html:
             "What is processed, and for what",
             ["", ""],
             [
-                *said,
+                *((name, plan.responsible.get(name, NOT_SAID)) for name in ("Purpose", "Controller", "Contact")),
                 ("What it is", plan.aim),
-                (
-                    f"{plan.unit.capitalize()}s",
-                    ", ".join(f"{own.name}: {own.terms.records:,}" for own in evidence.silos),
-                ),
-                (
-                    "Released",
-                    together(minute(when[0]), " to ", minute(when[-1]), " UTC")
-                    if when
-                    else "no certificate shows a release",
-                ),
+                (f"{plan.unit.capitalize()}s", sizes),
+                ("Released", released),
                 ("The plan", tag("code", plan.digest())),
                 *(("Other plans of the same run", tag("code", other.digest())) for other in evidence.others),
             ],
         ),
         tag("h3", "What left each silo, and nothing else"),
         paragraph(f"In the plan's words, for silo “{first.name}”; for the others, only the numbers differ."),
-        bullets(reveals(plan, first)),
+        bullets(*reveals(plan, first)),
         tag("h3", "To whom"),
-        bullets(to_whom(plan, first)),
+        bullets(*to_whom(plan, first)),
         tag("h3", "Which columns"),
         table(f"The public schema{left_out}", ["column", "kind", "values"], columns[:MOST_COLUMNS]),
     )
@@ -125,22 +116,18 @@ def _necessity_section(evidence: Evidence) -> Html:
         note("GDPR Article 35(7)(b)."),
         tag("h3", "What the plan shows"),
         bullets(
-            [
-                f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, with each {plan.unit}'s "
-                "part clipped to a public bound, and noise that the silo draws itself.",
-                "The schema is part of the plan, with all bounds and categories, and cannot change during a run. That "
-                "they come from public knowledge, and not from the records, is its author's statement.",
-                f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
-            ]
+            f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, with each {plan.unit}'s "
+            "part clipped to a public bound, and noise that the silo draws itself.",
+            "The schema is part of the plan, with all bounds and categories, and cannot change during a run. That "
+            "they come from public knowledge, and not from the records, is its author's statement.",
+            f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
         ),
         tag("h3", "What only the controller can answer"),
         bullets(
-            [
-                "Which legal basis the processing has, and whether the people concerned were told.",
-                "Whether the purpose could be reached with fewer columns, fewer silos or a smaller epsilon.",
-                "How long each silo keeps its records: Ringfence neither copies nor deletes them.",
-                "Who may use the model, and for what.",
-            ]
+            "Which legal basis the processing has, and whether the people concerned were told.",
+            "Whether the purpose could be reached with fewer columns, fewer silos or a smaller epsilon.",
+            "How long each silo keeps its records: Ringfence neither copies nor deletes them.",
+            "Who may use the model, and for what.",
         ),
     )
 
@@ -176,16 +163,13 @@ def _risks_section(evidence: Evidence) -> Html:
 def _run_table(evidence: Evidence, observer: Observer) -> Html:
     """Return the dossier page's table of what the run costs at each silo, against the observer."""
     plan = evidence.plan
-    rows: list[tuple[Value, ...]] = []
     words = observer_words(observer, plan.observers, plan.most_colluders)
-    for silo in evidence.silos:
-        own = against(silo.run, observer)
-        rows.append(
-            (
-                silo.name, own.epsilon, own.delta, f"{best_guess(own):.1%}", f"{evidence.exact(silo, observer):.1%}",
-                "certificate" if silo.certified else "the plan alone",
-            )
-        )  # fmt: skip
+    rows: list[tuple[Value, ...]] = [
+        (silo.name, own.epsilon, own.delta, f"{best_guess(own):.1%}", f"{evidence.exact(silo, observer):.1%}",
+         "certificate" if silo.certified else "the plan alone")
+        for silo in evidence.silos
+        for own in [against(silo.run, observer)]
+    ]  # fmt: skip
     return table(
         f"This run, fixed in advance: for each {plan.unit} of a silo, against {words}",
         ["silo", "epsilon", "at delta", "bet: right at most", "exactly, at most", "shown by"],
@@ -195,14 +179,12 @@ def _run_table(evidence: Evidence, observer: Observer) -> Html:
 
 def _total_table(evidence: Evidence) -> Html:
     """Return the dossier page's table of what all releases of each certified silo cost."""
-    rows: list[tuple[Value, ...]] = []
-    for name, one in evidence.certified.items():
-        for total in one.guarantee:
-            limit = against(one.budget, total.against)
-            rows.append(
-                (name, one.unit, one.against(total.against), total.epsilon, total.delta,
-                 f"{best_guess(total):.1%}", limit.epsilon)
-            )  # fmt: skip
+    rows: list[tuple[Value, ...]] = [
+        (name, one.unit, one.against(total.against), total.epsilon, total.delta, f"{best_guess(total):.1%}",
+         against(one.budget, total.against).epsilon)
+        for name, one in evidence.certified.items()
+        for total in one.guarantee
+    ]  # fmt: skip
     return table(
         "Everything in the silo's ledger, however plans were chosen and whenever you stop",
         ["silo", "for each", "against", "epsilon", "at delta", "bet: right at most", "budget"],
@@ -216,14 +198,12 @@ def _measures_section(evidence: Evidence) -> Html:
         "4. Measures",
         note("GDPR Article 35(7)(d). What each silo's software enforced, and what its certificate shows of it."),
         bullets(
-            [
-                "Noise, clipping norm and sampling come from the plan that the silo's operator approved by its digest, "
-                "never from a server's message.",
-                "The ledger is charged before a release is computed; a round is answered once, and nothing beyond the "
-                "budget.",
-                "A certificate is the whole ledger without the vectors, signed by the silo. Each one given here was "
-                "recomputed: hash chain, every charge, totals and signature.",
-            ]
+            "Noise, clipping norm and sampling come from the plan that the silo's operator approved by its digest, "
+            "never from a server's message.",
+            "The ledger is charged before a release is computed; a round is answered once, and nothing beyond the "
+            "budget.",
+            "A certificate is the whole ledger without the vectors, signed by the silo. Each one given here was "
+            "recomputed: hash chain, every charge, totals and signature.",
         ),
         tag("h3", "Who approved it, and when"),
         table(
@@ -243,7 +223,7 @@ def _measures_section(evidence: Evidence) -> Html:
         )
         if evidence.certified
         else paragraph("None was given."),
-        bullets(_certificate_remarks(evidence)) if any(_certificate_remarks(evidence)) else None,
+        bullets(*_certificate_remarks(evidence)) if any(_certificate_remarks(evidence)) else None,
         tag("h3", "What was tested"),
         paragraph(*_audit_paragraph(evidence)),
     )  # fmt: skip
@@ -301,16 +281,12 @@ def _sources_section(evidence: Evidence, public_key: str) -> Html:
     """Return the dossier page's section on source files and signature."""
     return section(
         "Sources and signature",
-        paragraph(
-"Plan and certificates were checked against each other. Model, audit and evaluation are as "
-            "their authors stated them, and were compared with the certificates where these show them.",
-        ),
+        paragraph("Plan and certificates were checked against each other. Model, audit and evaluation are as their "
+                  "authors stated them, and were compared with the certificates where these show them."),
         table("Files that this dossier was made from, by SHA-256", ["file", "digest"],
               [(name, tag("code", digest)) for name, digest in evidence.digests.items()]),
-        paragraph(
-together("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
-                     " beside this one. Check it with ", tag("code", "ringfence dossier verify"), "; get the key from "
-                     "its owner through another channel. To check the facts, run ", tag("code", "ringfence verify"),
-                     " on the certificates."),
-        ),
+        paragraph("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
+                  " beside this one. Check it with ", tag("code", "ringfence dossier verify"), "; get the key from "
+                  "its owner through another channel. To check the facts, run ", tag("code", "ringfence verify"),
+                  " on the certificates."),
     )  # fmt: skip

@@ -33,7 +33,7 @@ def audit_report(audit: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage
                 "attacks run": audit["runs"],
             }
         ),
-        section("The verdict", bullets(verdict)),
+        section("The verdict", bullets(*verdict)),
         section(
             "Claimed and shown",
             figure(

@@ -1,6 +1,5 @@
 """The server's report of a deployed run, as data and as a page."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from ringfence.model.statement import SiloGuarantee, Statement
 from ringfence.protocol import Plan, against_words, claimed_against
 from ringfence.server import state as learned
 from ringfence.server.conduct import rounds_answered
-from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.rounds import RoundOutcome, RunResult
 from ringfence.server.transcript import Answered, Asked, Closed, RunEntry, read_transcript
 
@@ -23,12 +21,11 @@ PROOF = "Each silo proves them with its own ledger, which the server cannot see.
 MOST_LINES = 200
 
 
-def run_report(folder: Path, trained: RunResult) -> dict[str, Any]:
+def run_report(folder: Path, trained: RunResult, evaluation: EvaluationReport | None) -> dict[str, Any]:
     """Return the finished run of a folder as data: requests and answers by round, and the claimed guarantees."""
     header, entries = read_transcript(folder)
     plan = header.plan
     rounds = _rounds(entries, trained.history)
-    evaluation = evaluation_of_run(plan, trained.findings)
     answered = rounds_answered(plan, trained.history)
     return {
         "kind": "ringfence-run",
@@ -82,11 +79,11 @@ def _rounds(entries: Iterable[RunEntry], history: Iterable[RoundOutcome]) -> lis
     return rounds
 
 
-def run_report_page(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> ReportPage:
+def run_report_page(
+    plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress], evaluation: EvaluationReport | None
+) -> ReportPage:
     """Return the page of a run; `content` is what `run_report` returns for it."""
     silos: Mapping[str, Any] = content["silos"]
-    stated = content.get("evaluation")
-    evaluation = None if stated is None else EvaluationReport.model_validate_json(json.dumps(stated))
     last: Mapping[str, float] = next((p.epsilon for p in reversed(rounds) if p.epsilon), {})
     shown = {terms.name: terms for terms in plan.silos if terms.name in last}
     figures = {

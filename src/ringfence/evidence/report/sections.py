@@ -28,7 +28,7 @@ _TERMS = {
 def glossary(unit: Unit) -> Html:
     """Return the reports' section that defines a statement's terms for a reader who does not know them."""
     terms = (_UNITS[unit], *_TERMS.items())
-    return bullets(together(tag("strong", f"{term}. "), meaning.format(unit=unit)) for term, meaning in terms)
+    return bullets(*(together(tag("strong", f"{term}. "), meaning.format(unit=unit)) for term, meaning in terms))
 
 
 def budget_chart(
@@ -149,7 +149,7 @@ def evaluation_section(report: EvaluationReport | None, charts: Mapping[str, Htm
             f"part is as private as the model. Each interval covers the population's value with probability "
             f"{report.coverage:.0%}."
         ),
-        bullets(f"{one[0].upper()}{one[1:]}." for one in whole.sentences()),
+        bullets(*(f"{one[0].upper()}{one[1:]}." for one in whole.sentences())),
         table("Per silo", ["silo", f"{unit}s", "metric", "value", "interval"], silos) if len(silos) > 1 else None,
         table("Confusion matrix", ["actual", "predicted", "share", "interval"], confusion) if confusion else None,
         figure(charts.get("roc"), "True positive rate against false positive rate, at each threshold measured."),

@@ -208,7 +208,7 @@ def statistics_report(plan: Plan, tables: StatisticsTables, guarantees: str) -> 
                 "columns": len(tables.together.columns),
             }
         ),
-        section("How to read these numbers", bullets([INTERVALS, _POPULATION, ADDS_UP, DIFFERENCING])),
+        section("How to read these numbers", bullets(INTERVALS, _POPULATION, ADDS_UP, DIFFERENCING)),
         section("Silos", table(f"{plan.unit.capitalize()}s per silo (public)", ["silo", f"{plan.unit}s"], silos)),
         *columns,
         section("Pairs of columns, and how silos differ", *rest) if rest else None,

@@ -80,7 +80,7 @@ def train_report(
         sections.evaluation_section(result.evaluation, figures),
         _exact_test_section(outcomes, figures["held-out-loss"]),
         _other_epsilons_section(what_if, figures),
-        section("Why the planner chose this", bullets([*shared, *reasons])),
+        section("Why the planner chose this", bullets(*shared, *reasons)),
         _weights_section(result.model),
         sections.plan_section(plan, list(silos)),
     )

@@ -196,7 +196,7 @@ def _waiting(key: str, waiting: PendingPlans) -> Html:
     ]
     invalid = together(
         paragraph("These files in the folder “plans” are not valid plans:"),
-        bullets(f"{name}: {why}" for name, why in waiting.unreadable.items()),
+        bullets(*(f"{name}: {why}" for name, why in waiting.unreadable.items())),
     )
     listed = table("No request is answered until you approve", ["run", "purpose", "rounds", "plan", "decision"], rows)
     return section(
