@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ringfence import Member, PlanRequest, Silo, load_records, make_plan, train
-from ringfence.cli.example import write_example
+from ringfence.cli.first_steps import write_example
 from ringfence.errors import ApprovalError, PlanError
 from ringfence.federation.custom_loss import custom_loss, install_loss
 from ringfence.protocol import Custom, Loss, Plan, load_schema

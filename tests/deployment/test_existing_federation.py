@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ringfence.cli.example import write_example
+from ringfence.cli.first_steps import write_example
 from ringfence.deployment.nvflare.job import RELAY
 from ringfence.deployment.tour import free_port
 from ringfence.silo.ledger.summary import summarise

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence import Member, PlanRequest, Silo, load_records, make_plan, train
-from ringfence.cli.example import write_example
+from ringfence.cli.first_steps import write_example
 from ringfence.errors import SchemaError
 from ringfence.protocol import Plan, Schema, load_schema, parse_schema
 from ringfence.silo.records.records import Records

@@ -131,6 +131,7 @@ def run(options: RunOptions) -> Output:
     recorder.end(content["guarantees"])
     page = run_report_page(plan, content, recorder.rounds, evaluation)
     page.write(folder / "report.html", figures=options.figures)
+    asked = len(content["rounds"])
     files = "".join(f"\n{what} {path}" for what, path in made.items() if path is not None)
     return Output(
         {**content, **{what: None if path is None else str(path) for what, path in made.items()}},
@@ -138,13 +139,7 @@ def run(options: RunOptions) -> Output:
         Table(
             ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
             [
-                [
-                    name,
-                    silo["records"],
-                    f"{silo['answered']}/{len(content['rounds'])}",
-                    claim["epsilon"],
-                    claim["delta"],
-                ]
+                [name, silo["records"], f"{silo['answered']}/{asked}", claim["epsilon"], claim["delta"]]
                 for name, silo in content["silos"].items()
                 for claim in silo["claimed"][:1]
             ],

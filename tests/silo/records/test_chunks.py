@@ -153,7 +153,7 @@ resource.setrlimit(resource.RLIMIT_DATA, (base + int(sys.argv[2]),) * 2)
 folder = Path(sys.argv[1]) if sys.argv[1] else None
 try:
     own = Records(None, Rows(), np.ones(1_000_000), keeping=Keeping(SINGLE, folder))
-    add_up = lambda some, chosen: clipped_total(Logistic(), 1.0, np.ones((60, 1)), some, chosen)
+    add_up = lambda some, chosen: clipped_total(Logistic(), 1.0, np.ones((60, 1)), some, chosen, some)
     print(own.total(add_up, np.ones(1_000_000), 1).sum())
 except MemoryError:
     print("no room")

@@ -28,7 +28,8 @@ ROW = st.lists(FLOATS, min_size=3, max_size=3)
 
 
 def answer(loss: Any, clip: float, weights: Any, features: Any, targets: Any) -> Any:
-    total = clipped_total(loss, clip, weights, records_of(features, targets), np.ones(len(targets)))
+    records = records_of(features, targets)
+    total = clipped_total(loss, clip, weights, records, np.ones(len(targets)), records)
     return exact_sums.quotient(total, len(targets), clip)
 
 
@@ -141,7 +142,7 @@ def test_a_record_s_term_is_never_longer_than_the_clip_in_exact_arithmetic(
         for loss, outputs in ((Squared(), 1), (Softmax(classes=3), 3)):
             matrix = np.outer(weights, np.arange(1, outputs + 1))
             totals = [
-                clipped_total(loss, clip, matrix, kept, np.ones(1))
+                clipped_total(loss, clip, matrix, kept, np.ones(1), kept)
                 for kept in (records_of([features], [target]), single, as_doubles)
             ]
             assert (totals[1] == totals[2]).all()
@@ -163,7 +164,7 @@ def test_terms_with_shared_slopes_respect_the_clip_in_integers(loss: Any) -> Non
         weights = loss.matrix(random.normal(size=loss.dimension(6)) * 3, 6)
         for row in range(30):
             records = Records(None, features[[row]], targets[[row]])  # type: ignore[arg-type]
-            counts = clipped_total(loss, clip, weights, records, np.ones(1))
+            counts = clipped_total(loss, clip, weights, records, np.ones(1), records)
             squares = sum(int(count) ** 2 for count in counts.reshape(-1))
             assert squares * Fraction(loss.spare) ** 2 <= 2 ** (2 * exact_sums.UNIT)
 

@@ -87,9 +87,9 @@ def test_a_person_s_term_is_no_longer_than_the_clip_in_exact_arithmetic(rule: st
     plan, weights, records = PLANS[rule], np.array([[0.7], [-2.0], [0.1]]), records_of([person])
     if rule == "sum":
         assert records.persons is not None
-        total = summed_total(plan.loss, 0.3, weights, records, records.persons, np.ones(1))
+        total = summed_total(plan.loss, 0.3, weights, records, records.persons, np.ones(1), records)
     else:
-        total = clipped_total(plan.loss, 0.3, weights, records, records.shares(plan, np.ones(1)))
+        total = clipped_total(plan.loss, 0.3, weights, records, records.shares(plan, np.ones(1)), records)
     assert sum(Fraction(int(count), 2**exact_sums.UNIT) ** 2 for count in total.reshape(-1)) <= 1
 
 

@@ -39,19 +39,13 @@ def answer(query: GradientQuery, plan: Plan, argument: FloatArray, total: Counts
 
 
 def clipped_total(
-    loss: LinearLoss,
-    most: float,
-    weights: FloatArray,
-    records: Records,
-    shares: FloatArray,
-    along: Records | None = None,
+    loss: LinearLoss, most: float, weights: FloatArray, records: Records, shares: FloatArray, along: Records
 ) -> Counts:
     """Add up the rows' gradients, each clipped to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm.
 
-    A row's gradient is outer(z, residual), z its features, or those of `along`; with slopes that outputs share, in
+    A row's gradient is outer(z, residual), z its features in `along`; with slopes that outputs share, in
     units of `spare` times as much, since sums of residuals stand beside them.
     """
-    along = along or records
     clip = most * (1 - exact_sums.slack(loss.rounded(len(weights))))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
@@ -73,15 +67,14 @@ def summed_total(
     records: Records,
     persons: Persons,
     chosen: FloatArray,
-    along: Records | None = None,
+    along: Records,
 ) -> Counts:
     """Add up the chosen persons' sums of gradients, each sum clipped to norm `most`, in units of 2⁻⁶³ times that norm.
 
     A row's gradient is clipped to 2¹⁰ times that norm, and rounded towards zero to 31 bits behind the point, so that a
     person's sum is a sum of whole numbers, whose norm is exact.
     """
-    along, one = along or records, 2.0**exact_sums.ROW_BITS
-    kept = 1 - exact_sums.slack(weights.size)
+    one, kept = 2.0**exact_sums.ROW_BITS, 1 - exact_sums.slack(weights.size)
     total: Any = 0
     for part, rows in persons.parts(next(exact_sums.parts(records.rows, weights.size)).stop):
         with np.errstate(invalid="ignore", over="ignore"):  # such a row contributes 0
