@@ -34,7 +34,7 @@ def main() -> None:
             begin = time.perf_counter()
             former = clipped_mean(loss, clip, weights=weights, shares=chosen / n, **rows)
             middle = time.perf_counter()
-            answer = exact_sums.quotient(clipped_total(loss, clip, weights, records, chosen), n, clip)
+            answer = exact_sums.quotient(clipped_total(loss, clip, weights, records, chosen, records), n, clip)
             plain.append(middle - begin)
             exact.append(time.perf_counter() - middle)
         apart = float(np.abs(answer - former).max()) / clip

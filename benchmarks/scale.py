@@ -81,7 +81,7 @@ def rounds(precision: str, records: int, width: int) -> Row:
 
 
 def _gradients(weights: Any, clip: float, records: Records, chosen: Any) -> Any:
-    return clipped_total(Logistic(), clip, weights, records, chosen)
+    return clipped_total(Logistic(), clip, weights, records, chosen, records)
 
 
 def schema_of(width: int) -> Schema:
