@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.comparison.accounts import DELTA, epsilon_of_updates
 from benchmarks.comparison.localdpmod import sigma
 from ringfence import Member, Silo, load_records, load_schema, make_plan, train
-from ringfence.cli.example import SIZES, write_example
+from ringfence.cli.first_steps import SIZES, write_example
 from ringfence.protocol import FloatArray
 from ringfence.research.experiments.league import flower, opacus
 from ringfence.research.experiments.league.central import not_private
