@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from ringfence.errors import PlanError, require_extra
 from ringfence.protocol import Custom, FloatArray, explain
+from ringfence.protocol.losses.base import LinearLoss
 from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
 
 
@@ -76,7 +77,7 @@ def install_loss(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class _Derived:
+class _Derived(LinearLoss):
     """A function of one score and target, over records and configurations, with its derivative by JAX."""
 
     function: Callable[[Any, Any], Any]

@@ -14,14 +14,13 @@ from pydantic import Field, model_validator
 
 from ringfence.errors import PlanError, visible_lines
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.base import BaseLoss, Constants, Program
-from ringfence.protocol.losses.targets import Derivable
+from ringfence.protocol.losses.base import BaseLoss, Constants, LinearLoss, Program
 from ringfence.protocol.public import Digest
 
 _GRID = 201
 """Scores, and targets, at which a loss is checked."""
 
-INSTALLED: dict[str, Derivable] = {}
+INSTALLED: dict[str, LinearLoss] = {}
 """What may be computed in this process, by the digest of its source."""
 
 
@@ -108,7 +107,7 @@ class Custom(BaseLoss):
         """Return half of the largest gradient of the custom loss on the checked grid."""
         return max(0.5 * feature_norm * self.lipschitz, 1e-12)
 
-    def _installed(self) -> Derivable:
+    def _installed(self) -> LinearLoss:
         """Return the installed program of the custom loss; PlanError if it is missing here."""
         if self.missing:
             raise PlanError(f"This plan cannot be computed here: {self.missing}.")
@@ -144,7 +143,7 @@ def examined(digest: str, largest_score: float, largest_target: float) -> tuple[
     return lipschitz, smoothness
 
 
-def _is_kinked(derived: Derivable, scores: FloatArray, targets: FloatArray, smoothness: float) -> bool:
+def _is_kinked(derived: LinearLoss, scores: FloatArray, targets: FloatArray, smoothness: float) -> bool:
     """Tell whether a custom loss's slope changes, between two scores, a hundred times as fast as on average there.
 
     A jump does so on a grid a thousand times as fine, wherever it is; a smooth slope does not.

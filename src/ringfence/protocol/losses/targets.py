@@ -5,10 +5,10 @@ target, then the offset o, then the weight w. The record's loss is then w·φ(u 
 are defined without the two.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.base import BaseLoss, beside
+from ringfence.protocol.losses.base import BaseLoss, LinearLoss, beside
 
 
 class SplitTargets(NamedTuple):
@@ -25,16 +25,6 @@ class SplitTargets(NamedTuple):
         return self.targets if self.targets.ndim == 1 else self.targets[:, 0]
 
 
-class Derivable(Protocol):
-    """Any loss with a value and a derivative: one of ours, or an installed custom one."""
-
-    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return the loss of every record, before offsets and weights split off the targets apply."""
-
-    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return the derivative of the loss in the scores, before offsets and weights split off the targets apply."""
-
-
 def split_targets(targets: FloatArray) -> SplitTargets:
     """Split the columns beside the features into targets, offsets and weights."""
     if targets.ndim == 1:
@@ -49,12 +39,12 @@ def shifted(scores: FloatArray, targets: FloatArray) -> FloatArray:
     return scores if offsets is None else scores + beside(scores, offsets)
 
 
-def values_of(loss: Derivable, scores: FloatArray, targets: FloatArray) -> FloatArray:
+def values_of(loss: LinearLoss, scores: FloatArray, targets: FloatArray) -> FloatArray:
     """Return w·φ(u + o, y) of every record."""
     return _weighted(loss.values(shifted(scores, targets), split_targets(targets).targets), targets)
 
 
-def residuals_of(loss: Derivable, scores: FloatArray, targets: FloatArray) -> FloatArray:
+def residuals_of(loss: LinearLoss, scores: FloatArray, targets: FloatArray) -> FloatArray:
     """Return the derivative of w·φ(u + o, y) in the scores."""
     return _weighted(loss.residuals(shifted(scores, targets), split_targets(targets).targets), targets)
 
