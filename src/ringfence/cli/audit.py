@@ -42,12 +42,12 @@ def audit(
       ringfence audit --sabotage half-noise
     """
     from ringfence.evidence.audit.game import audit as play
-    from ringfence.evidence.audit.game import default_rounds
+    from ringfence.evidence.audit.game import mechanism_named
     from ringfence.evidence.audit.plans import AuditQuery
 
     page = None if no_report else report
     require_folder(page)
-    asked = default_rounds(mechanism) if rounds is None else rounds
+    asked = mechanism_named(mechanism).rounds if rounds is None else rounds
     with progress() as bar:
         task = bar.add_task("runs")
         found = play(

@@ -17,7 +17,7 @@ from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.accounting.events import SectionRelease
 from ringfence.errors import AccountingError, PlanError
 from ringfence.evidence.audit import game
-from ringfence.evidence.audit.game import audit, default_rounds, default_runs, play
+from ringfence.evidence.audit.game import audit, default_runs, play
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.plans import AuditQuery
 from ringfence.evidence.audit.sabotage import SABOTAGES
@@ -103,7 +103,7 @@ def test_too_little_noise_is_refuted_by_the_attack_itself(mode: str) -> None:
 def test_a_choice_is_claimed_as_a_whole_whichever_records_are_attacked() -> None:
     """The server asks all plans in both games: those that train pay for every candidate, the others for comparing."""
     for name in ("choice", "comparison"):
-        [run] = play(MECHANISMS[name], AuditQuery(10.0, 1e-5, 48, default_rounds(name)), 1)
+        [run] = play(MECHANISMS[name], AuditQuery(10.0, 1e-5, 48, MECHANISMS[name].rounds), 1)
         assert run.claim.epsilon == pytest.approx(10.0, rel=1e-4)
         sections = [event.section for event, _ in run.claim.events if isinstance(event, SectionRelease)]
         assert set(sections) == {"training", "held-out"}
@@ -159,7 +159,7 @@ def test_fewer_canaries_play_more_runs() -> None:
 
 def test_every_plan_of_a_run_has_two_rounds_by_default_so_that_noise_cannot_be_reused_unseen() -> None:
     for name in MECHANISMS:
-        query = AuditQuery(3.0, 1e-5, 64, default_rounds(name))
+        query = AuditQuery(3.0, 1e-5, 64, MECHANISMS[name].rounds)
         plans = filter(MECHANISMS[name].reads, MECHANISMS[name].plans(query))
         answered = [stage.most_answers for plan in plans for stage in plan.stages]
         assert answered == [2] * len(answered) or sum(answered) == 2 or "reuse-noise" in MECHANISMS[name].not_played

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, ncx2
 
-from ringfence.evidence.audit.game import default_rounds, play
+from ringfence.evidence.audit.game import play
 from ringfence.evidence.audit.lower_bound import lower_bound_of_mean
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.noise_tests import PlannedNumber, SumOfSquares, p_value
@@ -90,7 +90,7 @@ def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int
 @pytest.mark.parametrize("name", ["full", "poisson", "several-plans", "shuffled-alone"])
 def test_coins_are_guessed_as_often_as_is_said(name: str) -> None:
     """Fails by chance with probability 1e-6 at most: right guesses are binomial, and there are two sides."""
-    query, runs = AuditQuery(10.0, 1e-5, 32, default_rounds(name)), 4 if MECHANISMS[name].runs else 12
+    query, runs = AuditQuery(10.0, 1e-5, 32, MECHANISMS[name].rounds), 4 if MECHANISMS[name].runs else 12
     played = list(play(MECHANISMS[name], query, runs, "wrong-sensitivity"))
     total, p = runs * exposed(played[0]), guessed(played[0])
     right = round(sum(run.score() for run in played) / runs * total)

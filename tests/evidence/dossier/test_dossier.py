@@ -250,12 +250,9 @@ def test_a_later_evaluation_is_taken_with_the_plan_it_was_asked_by(run: Run, tmp
     stated = {"plan": run.plan.digest(), "evaluation": evaluation.model_dump(mode="json")}
     path = tmp_path / "report.json"
     path.write_text(json.dumps(stated))
-    found = gather_evidence(
-        replace(run.everything(), model=None, plan=run.file("plan.json"), evaluation=path)
-    ).evaluation
-    assert found is not None
-    assert found.report == evaluation
-    assert set(found.shown_by) == set(run.silos)
+    found = gather_evidence(replace(run.everything(), model=None, plan=run.file("plan.json"), evaluation=path))
+    assert found.evaluation == evaluation
+    assert set(found.evaluated_by) == set(run.silos)
     path.write_text(json.dumps({**stated, "plan": "0" * 64}))
     missing = gather_evidence(replace(run.everything(), evaluation=path)).missing()
     assert any("the evaluation's plan" in line for line in missing)

@@ -96,17 +96,13 @@ class Observation:
         """
         x, s = self.numbers, self.strength
         if self.rate >= 1:
-            ratio: FloatArray = np.sum(2 * s * x, axis=0)
-            return ratio
-
-        def log_likelihood(sign: float) -> FloatArray:
-            """Return the log-likelihood, but for a constant, of the adversary's numbers if coins are `sign`."""
-            absent, present = np.log1p(-self.rate), np.log(self.rate) + sign * s * x - s**2 / 2
-            likelihood: FloatArray = np.logaddexp(absent, present)
-            return likelihood
-
-        sampled: FloatArray = np.sum(log_likelihood(1.0) - log_likelihood(-1.0), axis=0)
-        return sampled
+            ratio: FloatArray = 2 * s * x
+        else:  # log-likelihoods, but for a constant
+            present = (np.log(self.rate) + sign * s * x - s**2 / 2 for sign in (1.0, -1.0))
+            plus, minus = (np.logaddexp(np.log1p(-self.rate), each) for each in present)
+            ratio = plus - minus
+        total: FloatArray = np.sum(ratio, axis=0)
+        return total
 
     def power(self) -> FloatArray:
         """Return the squared signal-to-noise ratio of each canary over all releases that the adversary observed."""

@@ -171,11 +171,6 @@ def mechanism_named(name: str) -> Mechanism:
     return MECHANISMS[name]
 
 
-def default_rounds(mechanism: str) -> int:
-    """Return how many rounds a run of the audit's game has by default."""
-    return mechanism_named(mechanism).rounds
-
-
 def default_runs(mechanism: str, query: AuditQuery) -> int:
     """Return the default number of runs: more for mechanisms with fewer canaries, up to four times as many."""
     chosen = mechanism_named(mechanism)

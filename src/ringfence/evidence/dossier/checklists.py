@@ -9,7 +9,7 @@ from ringfence.protocol import claimed_against
 
 def nist_section(evidence: Evidence) -> Html:
     """Answer the dossier's NIST checklist, component by component of the publication's pyramid, from top to base."""
-    plan, report = evidence.plan, None if evidence.evaluation is None else evidence.evaluation.report
+    plan, report = evidence.plan, evidence.evaluation
     worst = max((silo.run[0] for silo in evidence.silos), key=lambda own: own.epsilon)
     largest = max(silo.run[0].delta for silo in evidence.silos)
     is_small = all(silo.run[0].delta <= (1 + ROUNDING) / silo.terms.records**2 for silo in evidence.silos)
@@ -124,7 +124,7 @@ def _utility_answer(evidence: Evidence) -> str:
     """Answer, for the dossier's checklists, how good the model is."""
     if evidence.evaluation is None:
         return "No evaluation was given."
-    first = evidence.evaluation.report.together.sentences()[0]
+    first = evidence.evaluation.together.sentences()[0]
     return f"{first[0].upper()}{first[1:]}. All metrics, with intervals, are under “How good the model is”."
 
 

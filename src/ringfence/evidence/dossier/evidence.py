@@ -89,23 +89,20 @@ class Audit(Public):
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """How good the model is, as its maker or the server says, and whose certificates show the evaluation's plan."""
-
-    report: EvaluationReport
-    shown_by: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Evidence:
-    """All that was given, checked."""
+    """All that was given, checked.
+
+    `evaluation` is as the model's maker or the server says; `evaluated_by` are the silos whose certificates show its
+    plan.
+    """
 
     plan: Plan
     others: tuple[Plan, ...]
     model: Model | None
     silos: tuple[SiloEvidence, ...]
     audit: Audit | None
-    evaluation: Evaluation | None
+    evaluation: EvaluationReport | None
+    evaluated_by: Sequence[str]
     digests: Mapping[str, str]
 
     @property
@@ -167,7 +164,7 @@ class Evidence:
             yield "No audit was given: this dossier shows no attack on the mechanism (`ringfence audit --json`)."
         if self.evaluation is None:
             yield "No evaluation was given: this dossier does not say how good the model is."
-        elif set(self.evaluation.shown_by) != {silo.name for silo in self.silos}:
+        elif set(self.evaluated_by) != {silo.name for silo in self.silos}:
             yield "Not every silo's certificate shows the evaluation's plan."
 
     def _missing_of(self, silo: SiloEvidence) -> Iterator[str]:
@@ -209,8 +206,8 @@ def gather_evidence(inputs: Inputs) -> Evidence:
         raise CertificateError(f"There is a key of silo '{min(unknown)}', but no certificate from it.")
     silos = tuple(_silo_evidence(terms, certified.get(terms.name), (plan, *others)) for terms in plan.silos)
     audit = None if inputs.audit is None else read_audit(read_file(inputs.audit, "audit", MessageError))
-    evaluation = _dossier_evaluation(inputs.evaluation, model, others, certified)
-    return Evidence(plan, others, model, silos, audit, evaluation, inputs.digests())
+    evaluation, evaluated_by = _dossier_evaluation(inputs.evaluation, model, others, certified)
+    return Evidence(plan, others, model, silos, audit, evaluation, evaluated_by, inputs.digests())
 
 
 def _silo_evidence(terms: SiloTerms, certified: Verified | None, plans: Sequence[Plan]) -> SiloEvidence:
@@ -282,15 +279,16 @@ def _certificate_of_plan(path: Path, plan: Plan, keys: Mapping[str, str]) -> Ver
 
 def _dossier_evaluation(
     path: Path | None, model: Model | None, others: Sequence[Plan], certified: Mapping[str, Verified]
-) -> Evaluation | None:
-    """Return the evaluation that was given, or the model's own, which its plan asked for; the last one of a choice."""
+) -> tuple[EvaluationReport | None, list[str]]:
+    """Return the evaluation that was given, or the model's own, and the silos whose certificates show its plan.
+
+    The model's own was asked for by its plan; by the last one of a choice.
+    """
     if path is not None:
         report, plan = read_evaluation(read_file(path, "evaluation", MessageError))
     elif model is not None and model.evaluation is not None:
         report, plan = model.evaluation, (others[-1] if others else model.plan).digest()
     else:
-        return None
-    shown = tuple(
-        name for name, one in certified.items() if plan in one.history.plans and one.history.plans[plan].released
-    )
-    return Evaluation(report, shown)
+        return None, []
+    shown = {name: one.history.plans.get(plan) for name, one in certified.items()}
+    return report, [name for name, followed in shown.items() if followed is not None and followed.released]

@@ -31,8 +31,7 @@ MOST_COLUMNS = 60
 
 def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
     """Return the dossier; `public_key` is the one that it will be signed by."""
-    plan, silos = evidence.plan, evidence.silos
-    report = None if evidence.evaluation is None else evidence.evaluation.report
+    plan, silos, report = evidence.plan, evidence.silos, evidence.evaluation
     parts = (
         paragraph(
             f"This dossier is about one plan of {counted(len(silos), 'silo')}, {plan.aim}. It says what "

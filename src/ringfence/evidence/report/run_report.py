@@ -111,7 +111,7 @@ def run_report_page(
                 f"{plan.unit}s in total": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
-        section("Who is protected, and how well", *_guarantees(plan, content), sections.glossary(plan.unit)),
+        _protection_section(plan, content),
         section(
             "What it cost each silo",
             figure(
@@ -141,7 +141,7 @@ def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tup
     return f"Statistics of {who}", f"{who} answered; nothing was trained"
 
 
-def _guarantees(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
+def _protection_section(plan: Plan, content: Mapping[str, Any]) -> Html:
     """Return the run report's section on what the plan claims for each silo."""
     claimed = {
         terms.name: SiloGuarantee(
@@ -152,7 +152,8 @@ def _guarantees(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
         )
         for terms in plan.silos
     }
-    return [
+    return sections.protection_section(
+        plan.unit,
         note(str(content["guarantees"])),
         paragraph(
             "Each silo can prove what it released with a signed certificate that anyone can check with ",
@@ -160,8 +161,7 @@ def _guarantees(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
             ". The certificate also covers the silo's other runs, which this page cannot know.",
         ),
         outline(Statement(plan, claimed).words()),
-        tag("h3", "Terms"),
-    ]
+    )
 
 
 def _silo_table(plan: Plan, silos: Mapping[str, Any]) -> Html:

@@ -31,6 +31,11 @@ def glossary(unit: Unit) -> Html:
     return bullets(*(together(tag("strong", f"{term}. "), meaning.format(unit=unit)) for term, meaning in terms))
 
 
+def protection_section(unit: Unit, *parts: Html) -> Html:
+    """Return the reports' section on the guarantees, with a glossary below them."""
+    return section("Who is protected, and how well", *parts, tag("h3", "Terms"), glossary(unit))
+
+
 def budget_chart(
     bars: Mapping[str, Sequence[float]], limits: Mapping[str, float], *, names: Sequence[str], limit_name: str
 ) -> Html:

@@ -68,12 +68,7 @@ def train_report(
         )
         if outcomes.test is not None
         else None,
-        section(
-            "Who is protected, and how well",
-            outline(result.statement.text()),
-            tag("h3", "Terms"),
-            sections.glossary(plan.unit),
-        ),
+        sections.protection_section(plan.unit, outline(result.statement.text())),
         _cost_section(result.statement, figures["budgets"]),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
         _choice_section(result.model.choice),

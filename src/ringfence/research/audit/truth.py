@@ -9,7 +9,7 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_positive, seen_by
 from ringfence.errors import AccountingError
-from ringfence.evidence.audit.game import AuditReport, audit, default_rounds, default_runs
+from ringfence.evidence.audit.game import AuditReport, audit, default_runs
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.plans import AuditQuery
 from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
@@ -74,7 +74,7 @@ def grid() -> Iterator[tuple[str, AuditQuery]]:
     """Yield every mechanism at every epsilon of the page."""
     for mechanism in MECHANISMS:
         for epsilon in EPSILONS:
-            yield mechanism, AuditQuery(epsilon, DELTA, RECORDS, default_rounds(mechanism))
+            yield mechanism, AuditQuery(epsilon, DELTA, RECORDS, MECHANISMS[mechanism].rounds)
 
 
 def reproduce_truth(
