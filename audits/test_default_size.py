@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from ringfence.evidence.audit.game import AuditReport, audit, default_rounds, default_runs
+from ringfence.evidence.audit.game import AuditReport, audit, default_runs
 from ringfence.evidence.audit.lower_bound import epsilon_of_score
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.plans import AuditQuery
@@ -33,7 +33,7 @@ MORE_RUNS = {
 
 def default_query(name: str) -> AuditQuery:
     """What `ringfence audit` asks if nothing else is said."""
-    return AuditQuery(3.0, 1e-5, 64, default_rounds(name))
+    return AuditQuery(3.0, 1e-5, 64, MECHANISMS[name].rounds)
 
 
 def honest_audit(name: str, runs: int | None = None) -> AuditReport:
