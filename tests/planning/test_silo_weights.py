@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.model.statement import Statement
 from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest, Weights
@@ -100,11 +100,7 @@ def test_the_expected_error_is_that_of_silos_that_differ_at_random() -> None:
 
 
 def stated(plan: Plan) -> str:
-    promised = {
-        own.name: SiloGuarantee(records=own.records, rounds=1, this_run=own.guarantees, all_runs=own.guarantees)
-        for own in plan.silos
-    }
-    return " ".join(str(Statement(plan, promised)).split())
+    return " ".join(str(Statement.claimed(plan, {own.name: 1 for own in plan.silos})).split())
 
 
 def made(schema: Schema, members: list[Member], weights: Weights | None = None) -> Plan:

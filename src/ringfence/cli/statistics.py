@@ -140,7 +140,7 @@ def _survival(schema: Path, options: StatisticsOptions) -> "tuple[Schema, Query]
 
 def _finished_run(run: Path, options: StatisticsOptions) -> Output:
     """Return the statistics of a finished run, or its survival curve."""
-    from ringfence.model.statement import SiloGuarantee, Statement
+    from ringfence.model.statement import Statement
     from ringfence.server.conduct import replay
     from ringfence.server.queries.statistics import statistics_of_run, survival_curve_of_run
     from ringfence.server.transcript import read_transcript
@@ -155,13 +155,9 @@ def _finished_run(run: Path, options: StatisticsOptions) -> Output:
         held = {terms.name: [own.model_dump(mode="json") for own in terms.guarantees] for terms in plan.silos}
         return _curve(plan, points, "", held)
     found = statistics_of_run(plan, result.findings)
-    claimed = {
-        terms.name: SiloGuarantee(records=terms.records, rounds=1, this_run=terms.guarantees, all_runs=terms.guarantees)
-        for terms in plan.silos
-        if terms.name in found.silos
-    }
-    cost = {name: own.model_dump(mode="json") for name, own in claimed.items()}
-    return _tables(plan, found, Statement(plan, claimed).words(), cost, options)
+    claimed = Statement.claimed(plan, dict.fromkeys(found.silos, 1))
+    cost = {name: own.model_dump(mode="json") for name, own in claimed.silos.items()}
+    return _tables(plan, found, claimed.words(), cost, options)
 
 
 def _curve(plan: "Plan", points: "list[SurvivalPoint]", guarantees: str, cost: dict[str, Any]) -> Output:

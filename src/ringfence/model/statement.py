@@ -77,6 +77,18 @@ class Statement:
     silos: Mapping[str, SiloGuarantee]
     others: tuple[Plan, ...] = ()
 
+    @classmethod
+    def claimed(cls, plan: Plan, rounds: Mapping[str, int]) -> Self:
+        """Return what a plan claims for the silos in `rounds`, of which each answered so many; no ledger is read."""
+        silos = {
+            terms.name: SiloGuarantee(
+                records=terms.records, rounds=rounds[terms.name], this_run=terms.guarantees, all_runs=terms.guarantees
+            )
+            for terms in plan.silos
+            if terms.name in rounds
+        }
+        return cls(plan, silos)
+
     @property
     def plans(self) -> tuple[Plan, ...]:
         """All plans that the privacy statement is about."""

@@ -10,7 +10,7 @@ from ringfence.evidence.report.page import ReportPage, counted
 from ringfence.federation.tracking import Progress
 from ringfence.html.charts import figure
 from ringfence.html.markup import Html, Value, key_numbers, note, outline, paragraph, section, table, tag
-from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.model.statement import Statement
 from ringfence.protocol import Plan, against_words, claimed_against
 from ringfence.server import state as learned
 from ringfence.server.conduct import rounds_answered
@@ -143,15 +143,7 @@ def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tup
 
 def _protection_section(plan: Plan, content: Mapping[str, Any]) -> Html:
     """Return the run report's section on what the plan claims for each silo."""
-    claimed = {
-        terms.name: SiloGuarantee(
-            records=terms.records,
-            rounds=content["silos"][terms.name]["answered"],
-            this_run=terms.guarantees,
-            all_runs=terms.guarantees,
-        )
-        for terms in plan.silos
-    }
+    answered = {name: silo["answered"] for name, silo in content["silos"].items()}
     return sections.protection_section(
         plan.unit,
         note(str(content["guarantees"])),
@@ -160,7 +152,7 @@ def _protection_section(plan: Plan, content: Mapping[str, Any]) -> Html:
             tag("code", "ringfence verify"),
             ". The certificate also covers the silo's other runs, which this page cannot know.",
         ),
-        outline(Statement(plan, claimed).words()),
+        outline(Statement.claimed(plan, answered).words()),
     )
 
 
