@@ -34,17 +34,15 @@ def explain_proposal(proposal: Proposal) -> list[str]:
         what += f"; {counted}"
     if choice is None:
         return [what, "as requested; no alternatives were compared", _survey(plan)]
-    others = [other for other in proposal.alternatives if other is not choice]
-    compared = f"; next best: {_line(others[0])}" if others else ""
-    hoped = f" (about {choice.expected:.3g} if the survey turns out as expected)" if choice.survey else ""
+    others = [_line(other) for other in proposal.alternatives if other is not choice]
     uncovered = _uncovered(plan)
-    bound = f"no bound covers {' or '.join(uncovered)}; without that," if uncovered else "bound:"
     if not math.isfinite(choice.bound):
-        favoured = f"; best by loss bounds: {_line(others[0])}" if others else ""
-        why = (
-            f"{_survey_clause(proposal)}no loss bound covers {uncovered[-1]} (privacy does not depend on one){favoured}"
-        )
-        return [what, why, _survey(plan, choice.survey)]
+        why = f"{_survey_clause(proposal)}no loss bound covers {uncovered[-1]} (privacy does not depend on one)"
+        favoured = f"; best by loss bounds: {others[0]}" if others else ""
+        return [what, why + favoured, _survey(plan, choice.survey)]
+    compared = f"; next best: {others[0]}" if others else ""
+    hoped = f" (about {choice.expected:.3g} if the survey turns out as expected)" if choice.survey else ""
+    bound = f"no bound covers {' or '.join(uncovered)}; without that," if uncovered else "bound:"
     penalised = " with the lasso" if plan.lasso else ""
     error = plan.loss.smoothing_error
     smoothed = f" (smoothing the loss's kink adds up to {error:.2g})" if error else ""
@@ -168,8 +166,6 @@ def _survey(plan: Plan, share: float = 0.0) -> str:
     looks = "; ".join(purpose for purpose in asked if purpose)
     cost = f", for {share:.0%} of the budget in squared shift" if share else ""
     said = f"{looks}{cost}" if looks else "no record was used for these choices, and nothing is spent on them"
-    return (
-        said
-        if plan.held_out is None
-        else f"{said}; {plan.held_out:.0%} of the {plan.unit}s are held out to evaluate the model"
-    )
+    if plan.held_out is None:
+        return said
+    return f"{said}; {plan.held_out:.0%} of the {plan.unit}s are held out to evaluate the model"

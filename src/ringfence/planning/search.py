@@ -185,23 +185,20 @@ class SearchProposal:
 
     def warnings(self) -> list[str]:
         """Return warnings about a search: too little budget per candidate, or too few held-out records."""
-        found = [warning for each in self.candidates if (warning := noisy_weights_warning(each))]
-        few = (
-            f"Of {len(self.candidates)} candidates, {len(found)} would learn almost nothing. Try fewer: "
-            f"alone, a candidate has {self.share:.3g} times the noise. {found[0]}"
-            if found
-            else ""
-        )
-        epsilon = max(promised[0].epsilon for promised in self.promised.values())
-        blind = (
-            f"The held-out {self.comparison.unit}s are too few to choose with: noise hides differences of up to "
-            f"{self.hidden:.2g} of the largest that a {self.comparison.unit} may make. Hold out more, try fewer "
-            "candidates, or choose on public data."
-            if self.hidden > 0.5
-            else ""
-        )
-        loud, wide = noisy_scores_warning(self.candidates[0].plan), wide_maps_warning(self.candidates[0].plan)
-        return [line for line in (few, loud, wide, blind, large_epsilon_warning(epsilon, self.comparison.unit)) if line]
+        lines, plan, unit = [], self.candidates[0].plan, self.comparison.unit
+        if found := [warning for each in self.candidates if (warning := noisy_weights_warning(each))]:
+            lines.append(
+                f"Of {len(self.candidates)} candidates, {len(found)} would learn almost nothing. Try fewer: "
+                f"alone, a candidate has {self.share:.3g} times the noise. {found[0]}"
+            )
+        lines += [noisy_scores_warning(plan), wide_maps_warning(plan)]
+        if self.hidden > 0.5:
+            lines.append(
+                f"The held-out {unit}s are too few to choose with: noise hides differences of up to {self.hidden:.2g} "
+                f"of the largest that a {unit} may make. Hold out more, try fewer candidates, or choose on public data."
+            )
+        lines.append(large_epsilon_warning(max(own[0].epsilon for own in self.promised.values()), unit))
+        return [line for line in lines if line]
 
 
 def propose_search(data: Schema, candidates: Sequence[CandidateRequest]) -> SearchProposal:
