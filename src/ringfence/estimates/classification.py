@@ -276,16 +276,13 @@ def _class_shares(answers: EvaluationAnswers) -> CellShares:
     counted, correct = answers.averaged("cells"), answers.averaged("correct")
     size, classes = len(counted.values), answers.loss.categories
     ones = np.ones((1, size))
-    rows, values = [np.eye(size)], [counted.values]
-    weights = [np.full(size, counted.noise**-2)]
+    observed, values, precision = np.eye(size), counted.values, np.full(size, counted.noise**-2)
     if size > classes:
-        rows.append((2 * np.eye(classes) - 1).reshape(1, -1))
-        values.append(correct.values)
-        weights.append(np.full(1, correct.noise**-2))
-    observed, precision = np.concatenate(rows), np.concatenate(weights)
+        observed = np.vstack([observed, (2 * np.eye(classes) - 1).reshape(1, -1)])
+        values, precision = np.append(values, correct.values), np.append(precision, correct.noise**-2)
     inner = observed.T * precision
     covariance = np.linalg.inv(inner @ observed)
-    free = covariance @ inner @ np.concatenate(values)
+    free = covariance @ inner @ values
     along = covariance @ ones.T / float(np.sum(covariance))
     return CellShares(free + along[:, 0] * (1 - free.sum()), covariance - along @ ones @ covariance, answers.records)
 

@@ -44,14 +44,13 @@ class NoiselessAnswers:
         """Prepare to answer a plan's queries on the silos' records without noise, for simulations."""
         self.plan = plan
         self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
-        weights = [terms.weight for terms in plan.silos]
+        self._weights = [terms.weight for terms in plan.silos]
         self._all = WeightedRows(
             np.concatenate([own.features for own in self.silos]),
             np.concatenate([own.targets for own in self.silos]),
-            np.concatenate([np.full(own.rows, p / own.rows) for p, own in zip(weights, self.silos, strict=True)]),
+            np.concatenate([np.full(own.rows, p / own.rows) for p, own in zip(self._weights, self.silos, strict=True)]),
         )
         self._parts = [WeightedRows(own.features, own.targets, np.full(own.rows, 1 / own.rows)) for own in self.silos]
-        self._weights = weights
 
     def means(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
         """Return the silos' averaged noiseless answers to each argument; equal ones are computed once."""
