@@ -312,8 +312,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _require_closed(path: Path, most: int) -> None:
     """Raise the doctor's FaultError if a file is open to more users than its mode should allow."""
-    found = path.stat()
-    if stat.S_IMODE(found.st_mode) & ~most:
+    if stat.S_IMODE(path.stat().st_mode) & ~most:
         raise FaultError(f"{path} is open to other users: chmod {most:o} {path}.")
 
 

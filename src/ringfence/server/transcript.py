@@ -17,7 +17,6 @@ scrambled, after the last closed round, is found and dropped; damage further up 
 """
 
 import base64
-import hashlib
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,7 +30,7 @@ from ringfence.errors import OutputError, TranscriptError
 from ringfence.protocol import Digest, EmbeddedPlan, Plan, Public, SiloName
 from ringfence.protocol.public import Base64, format_of
 from ringfence.server.channels import Totals
-from ringfence.storage.files import require_known_format
+from ringfence.storage.files import checksum, require_known_format
 from ringfence.storage.lines import Lines
 from ringfence.storage.stored_file import Kind
 
@@ -112,25 +111,20 @@ RunEntry: TypeAlias = Asked | Answered | Mixed | Closed
 _ENTRY: TypeAdapter[RunHeader | RunEntry] = TypeAdapter(Annotated[RunHeader | RunEntry, Field(discriminator="kind")])
 
 _BEFORE, _BETWEEN, _AFTER = b'{"check":"', b'","entry":', b"}\n"
-_CHECK = 32
-
-
-def _check(content: bytes) -> bytes:
-    """Return the checksum of a transcript's entry."""
-    return hashlib.sha256(content).hexdigest()[:_CHECK].encode()
+_CHECK = len(checksum(b""))
 
 
 def to_line(entry: RunHeader | RunEntry) -> bytes:
     """Write a transcript's entry as a line."""
     content = entry.canonical()
-    return _BEFORE + _check(content) + _BETWEEN + content + _AFTER
+    return _BEFORE + checksum(content) + _BETWEEN + content + _AFTER
 
 
 def from_line(line: bytes) -> RunHeader | RunEntry | None:
     """Read a transcript's line, or return None if it is torn; TranscriptError if it is whole but unknown."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
-    if line != _BEFORE + _check(content) + _BETWEEN + content + _AFTER:
+    if line != _BEFORE + checksum(content) + _BETWEEN + content + _AFTER:
         return None
     with suppress(ValidationError):
         return _ENTRY.validate_json(content)

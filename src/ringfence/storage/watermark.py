@@ -7,7 +7,6 @@ not hold up the others, who go on without writing.
 """
 
 import fcntl
-import hashlib
 import os
 import re
 import secrets
@@ -17,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ringfence.errors import WHY, os_error_as
-from ringfence.storage.files import lock_alone, write_private
+from ringfence.storage.files import checksum, lock_alone, write_private
 from ringfence.storage.stored_file import Kind, OpenFile
 
 _RECORD = re.compile(rb"(ringfence watermark 1 ([0-9]{20}) ([0-9a-f]{64}) )([0-9a-f]{32})\n")
@@ -99,7 +98,7 @@ class Watermark(OpenFile):
     def _read(self) -> tuple[int, str] | None:
         """Return the number and hash in the watermark's file; None if it is damaged."""
         parts = _RECORD.fullmatch(os.pread(self._file, _LONGEST, 0))
-        if parts is None or parts[4] != _check(parts[1]):
+        if parts is None or parts[4] != checksum(parts[1]):
             return None
         return int(parts[2]), parts[3].decode()
 
@@ -107,9 +106,4 @@ class Watermark(OpenFile):
 def _record(number: int, digest: str) -> bytes:
     """Return the content of a watermark's file: an entry's number and hash, with a checksum."""
     content = f"ringfence watermark 1 {number:020d} {digest} ".encode()
-    return content + _check(content) + b"\n"
-
-
-def _check(content: bytes) -> bytes:
-    """Return the checksum of a watermark's content."""
-    return hashlib.sha256(content).hexdigest()[:32].encode()
+    return content + checksum(content) + b"\n"
