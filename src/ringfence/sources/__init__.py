@@ -28,7 +28,7 @@ and before the next part."""
 
 
 def chunks(source: Source, numbers: Collection[str] = ()) -> Iterator[Chunk]:
-    """Yield the columns of any source's table, some rows at a time; the first may have none, all have the same columns.
+    """Yield the columns of any source's table, some rows at a time; parts may have none, all have the same columns.
 
     `numbers` names columns that will be asked for numbers and nothing else, which is faster.
     """
@@ -49,8 +49,6 @@ def read_table(source: Source) -> Chunk:
     """Return all of a table at once, from any kind of source."""
     parts = [dict(part) for part in chunks(source)]  # read before the file is closed
     filled = [part for part in parts if len(next(iter(part.values()), ()))] or parts[:1]
-    if len(filled) == 1:
-        return filled[0]
     return {name: joined([part[name] for part in filled]) for name in filled[0]}
 
 

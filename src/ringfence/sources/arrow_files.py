@@ -29,7 +29,7 @@ def read_parquet(path: Path) -> Iterator[Mapping[str, Cells]]:
     with _refusing(path, "Parquet"):
         metadata = pyarrow.parquet.read_metadata(path)
         schema = metadata.schema.to_arrow_schema()
-        yield _nothing(path, schema)
+        yield no_rows(schema.names, path, str(path))
         texts = [field.name for field in schema if _is_text(field.type)]
         with pyarrow.parquet.ParquetFile(
             path, metadata=metadata, read_dictionary=texts, pre_buffer=False, page_checksum_verification=True
@@ -88,7 +88,7 @@ def read_ipc(path: Path) -> Iterator[dict[str, Cells]]:
         else:
             mapped.seek(0)
             file = batches = pyarrow.ipc.open_stream(mapped)
-        yield _nothing(path, file.schema)
+        yield no_rows(file.schema.names, path, str(path))
         for batch in batches:
             batch.validate(full=True)
             yield columns_of(batch)
@@ -100,17 +100,12 @@ def _refusing(path: Path, kind: str) -> AbstractContextManager[None]:
     return refusing_damaged(path, remedy, pa.ArrowException, ValueError, MemoryError)
 
 
-def _nothing(path: Path, schema: Any) -> dict[str, Cells]:
-    """Return an Arrow schema's columns without cells, after a look at their names."""
-    require_few(path, len(schema.names))
-    return {name: TextCells([]) for name in unique(schema.names, str(path))}
-
-
-def unique(names: Sequence[str], source: str) -> Sequence[str]:
-    """Refuse names of Arrow columns that are empty, or occur twice."""
+def no_rows(names: Sequence[str], path: Path, source: str) -> dict[str, Cells]:
+    """Return Arrow columns without cells; RecordsError if there are too many, or if a name is empty or occurs twice."""
+    require_few(path, len(names))
     if len(set(names)) != len(names) or not all(name and name.strip() == name for name in names):
         raise RecordsError(f"{source} has a column without a plain name, or two of the same name: rename them.")
-    return names
+    return {name: TextCells([]) for name in names}
 
 
 def columns_of(table: Any) -> dict[str, Cells]:

@@ -63,7 +63,7 @@ class Cells(ABC):
         """Return the given rows of a column's cells."""
 
     def _stacked(self, parts: Sequence[Any]) -> "Cells":
-        """Concatenate parts of a column of the same class of cells, of which this is the first."""
+        """Concatenate the texts of a column's parts, of which this is the first; subclasses keep their own kind."""
         return TextCells([text for part in parts for text in part.texts()])
 
     def texts(self) -> list[str]:
@@ -221,11 +221,8 @@ class ArrayCells(Cells):
 
     def empty(self) -> NDArray[np.bool_]:
         """Tell which cells of an array are marked as empty, NaN or NaT."""
-        kind, found = self._held.dtype.kind, np.zeros(len(self), dtype=bool)
-        if kind == "f" and self._held.ndim == 1:
-            found = np.isnan(self._held)
-        elif kind == "M":
-            found = np.isnat(self._held)
+        has_nan_type = self._held.dtype.kind in "fM" and self._held.ndim == 1
+        found = np.isnan(self._held) if has_nan_type else np.zeros(len(self), dtype=bool)
         return found if self._empty is None else found | self._empty
 
     def among(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -337,9 +334,8 @@ def joined(parts: Sequence[Cells]) -> Cells:
     first = parts[0]
     if len(parts) == 1:
         return first
-    if all(type(part) is type(first) for part in parts):
-        return first._stacked(parts)
-    return TextCells([text for part in parts for text in part.texts()])
+    are_alike = all(type(part) is type(first) for part in parts)
+    return first._stacked(parts) if are_alike else Cells._stacked(first, parts)
 
 
 def _is_vector(each: Any) -> bool:

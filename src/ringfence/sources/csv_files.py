@@ -53,7 +53,7 @@ def read(table: Description, numbers: Collection[str] = ()) -> Iterator[dict[str
         yield {name: TextCells([]) for name in names}
         parser = _Parser(described, names, delimiter, frozenset(numbers))
         for block in _blocks(file):
-            yield from parser.read(block)
+            yield parser.read(block)
 
 
 @dataclass
@@ -67,8 +67,8 @@ class _Parser:
     rows: int = 0
     blank: int = 0
 
-    def read(self, block: bytes) -> Iterator[dict[str, Cells]]:
-        """Yield the columns of a block of CSV lines, if it has rows."""
+    def read(self, block: bytes) -> dict[str, Cells]:
+        """Return the columns of a block of CSV lines, which may have no rows."""
         either = self.described.decimal is None and self.delimiter != ","
         comma = self.described.decimal == "," or either
         table = None
@@ -81,10 +81,8 @@ class _Parser:
             )
         if table is None:
             table = self._texts(_decoded(block, self.described), comma)
-        count = len(next(iter(table.values())))
-        self.rows += count
-        if count:
-            yield table
+        self.rows += len(next(iter(table.values())))
+        return table
 
     def _texts(self, text: str, comma: bool) -> dict[str, Cells]:
         """Parse a block of CSV text by the standard library, and check each row's length."""
@@ -185,7 +183,7 @@ def _names(path: Path, line: str, delimiter: str) -> list[str]:
     """Return the names of columns in a CSV file's first line; RecordsError if they are unusable."""
     rows = list(_rows(path, line, delimiter))
     names = [name.strip() for name in (rows[0] if rows else [])]
-    if not names or any(not name for name in names):
+    if not names or not all(names):
         raise RecordsError(f"{path} needs a first line that names every column.")
     require_few(path, len(names))
     if len(set(names)) != len(names):

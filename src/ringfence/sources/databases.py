@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ringfence.errors import RecordsError
-from ringfence.sources.cells import Cells, TextCells
-from ringfence.sources.csv_files import require_few
+from ringfence.sources.cells import Cells
 from ringfence.sources.description import Description
 
 
@@ -19,9 +18,7 @@ def read(described: Description) -> Iterator[dict[str, Cells]]:
     from ringfence.sources import arrow_files
 
     table = _sorted(_fetched(described), described)
-    require_few(described.named, len(table.schema.names))
-    names = arrow_files.unique(table.schema.names, f"The query of {described.named}")
-    yield {name: TextCells([]) for name in names}
+    yield arrow_files.no_rows(table.schema.names, described.named, f"The query of {described.named}")
     for batch in table.to_batches(max_chunksize=arrow_files.ROWS):
         yield arrow_files.columns_of(batch)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ringfence.errors import RecordsError
+from ringfence.errors import WHY, RecordsError, os_error_as
 from ringfence.storage.toml_files import read_toml
 
 
@@ -61,9 +61,8 @@ class Description:
         if self.query_file is None:
             return self.query or ""
         try:
-            return self.query_file.read_text(encoding="utf-8")
-        except OSError as problem:
-            raise RecordsError(f"The query file {self.query_file} could not be read: {problem.strerror}.") from None
+            with os_error_as(RecordsError, f"The query file {self.query_file} could not be read: {WHY}."):
+                return self.query_file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise RecordsError(f"The query file {self.query_file} is not UTF-8 text: save it as such.") from None
 
@@ -73,28 +72,25 @@ def describe(path: Path) -> Description:
     if path.suffix.lower() != ".toml":
         return Description(path, file=path)
     try:
-        content = read_toml(path)
-    except OSError as problem:
-        raise RecordsError(f"The description {path} could not be read: {problem.strerror}.") from None
+        with os_error_as(RecordsError, f"The description {path} could not be read: {WHY}."):
+            content = read_toml(path)
     except ValueError as problem:
         raise RecordsError(f"The description {path} is not valid TOML: {problem}.") from None
-    problem_found = _problem(content)
-    if problem_found:
-        raise RecordsError(f"The table description {path} is not usable: {problem_found}.")
+    if found := _problem(content):
+        raise RecordsError(f"The table description {path} is not usable: {found}.")
     beside = path.parent
     order = content.get("order_by", [])
     return Description(
         named=path,
         file=beside / content["file"] if "file" in content else None,
-        **{name: content.get(name) for name in ("delimiter", "decimal", "encoding", "compression")},
+        **{name: content.get(name) for name in _TEXTS},
         arrays={name: beside / array for name, array in content.get("arrays", {}).items()},
-        database=content.get("database"),
-        query=content.get("query"),
         query_file=beside / content["query_file"] if "query_file" in content else None,
         order_by=(order,) if isinstance(order, str) else tuple(order),
     )
 
 
+_TEXTS = ("delimiter", "decimal", "encoding", "compression", "database", "query")
 _OF_FILES = {"delimiter", "decimal", "encoding", "compression", "arrays"}
 _OF_DATABASES = {"query", "query_file", "order_by"}
 
@@ -109,8 +105,7 @@ def _problem(content: Mapping[str, Any]) -> str:
         return f"`{wrong[0]}` must be a text"
     if ("file" in content) == ("database" in content):
         return "it must name a `file`, or a `database` with a `query`, and not both"
-    stray = sorted(set(content) & (_OF_DATABASES if "file" in content else _OF_FILES))
-    if stray:
+    if stray := sorted(set(content) & (_OF_DATABASES if "file" in content else _OF_FILES)):
         return f"`{stray[0]}` goes with a {'database' if 'file' in content else 'file'}"
     if "file" in content:
         return _problem_of_file(content)

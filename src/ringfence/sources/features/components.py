@@ -20,7 +20,7 @@ import numpy as np
 import scipy  # loads its modules on first use, as a silo's text columns need none of them
 from numpy.typing import NDArray
 
-from ringfence.errors import RecordsError
+from ringfence.errors import WHY, RecordsError, os_error_as
 
 CHUNK = 4096
 """Records that are turned at once."""
@@ -102,9 +102,8 @@ class PublicComponents:
     def load(cls, path: Path, *, of: str) -> Self:
         """Read public components that `save` wrote, for numbers of the extractor `of`."""
         try:
-            rows = np.load(path, allow_pickle=False)
-        except OSError as problem:
-            raise RecordsError(f"The file of public components {path} could not be read: {problem.strerror}.") from None
+            with os_error_as(RecordsError, f"The file of public components {path} could not be read: {WHY}."):
+                rows = np.load(path, allow_pickle=False)
         except (ValueError, EOFError):
             rows = np.zeros(0)
         if rows.ndim != 2 or len(rows) < 2 or rows.dtype != np.float32 or not np.all(np.isfinite(rows)):

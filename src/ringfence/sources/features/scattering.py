@@ -122,8 +122,7 @@ class Scattering:
         size = spectrum.shape[-1] // step
         folded = (spectrum * self._average).reshape(-1, step, size, step, size).mean(axis=(1, 3))  # aliases add up
         image = scipy.fft.ifft2(folded, overwrite_x=True).real
-        result: FloatImages = image[:, 1:-1, 1:-1].astype(np.float32)
-        return result
+        return image[:, 1:-1, 1:-1].astype(np.float32)
 
     @cached_property
     def _wavelets(self) -> tuple[tuple[NDArray[np.float32], ...], ...]:
@@ -146,14 +145,12 @@ class Scattering:
 
 def _spectrum(images: FloatImages) -> NDArray[np.complex64]:
     """Return the Fourier transform of images, for a scattering transform."""
-    result: NDArray[np.complex64] = scipy.fft.fft2(images)
-    return result
+    return scipy.fft.fft2(images)
 
 
 def _modulus(spectrum: NDArray[np.complex64], wavelet: NDArray[np.float32]) -> FloatImages:
     """Return the modulus of an image filtered by a wavelet, for a scattering transform."""
-    result: FloatImages = np.abs(scipy.fft.ifft2(spectrum * wavelet, overwrite_x=True))
-    return result
+    return np.abs(scipy.fft.ifft2(spectrum * wavelet, overwrite_x=True))
 
 
 def _turned(side: int, angle: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -166,8 +163,7 @@ def _turned(side: int, angle: float) -> tuple[NDArray[np.float64], NDArray[np.fl
 def _envelope(side: int, width: float, angle: float, slant: float) -> NDArray[np.float64]:
     """Return a Gaussian, `width` along the direction and width/slant across it, on the grid and its neighbours."""
     along, across = _turned(side, angle)
-    result: NDArray[np.float64] = np.exp(-(along**2 + slant**2 * across**2) / (2 * width**2))
-    return result * (slant / (2 * math.pi * width**2))
+    return np.exp(-(along**2 + slant**2 * across**2) / (2 * width**2)) * (slant / (2 * math.pi * width**2))
 
 
 def _morlet(side: int, width: float, frequency: float, angle: float, slant: float) -> NDArray[np.float32]:
