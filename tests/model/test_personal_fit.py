@@ -28,7 +28,7 @@ def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> WeightedRows:
         "numbers": np.column_stack([score, 1 - score, np.zeros(records), np.ones(records)]),
         "time": np.column_stack([np.abs(score), random.integers(0, 2, records), np.zeros(records), np.ones(records)]),
     }
-    return WeightedRows(features, targets[loss.target_kind])
+    return WeightedRows.one_each(features, targets[loss.target_kind])
 
 
 def objective(loss: Loss, rows: WeightedRows, center: FloatArray, strength: float, weights: FloatArray) -> float:
@@ -76,7 +76,7 @@ def test_a_federation_that_is_right_is_left_as_it_is_and_one_that_is_wrong_is_le
     right = np.array([0.5, -0.3, 0.2, 0.1])
     random = np.random.default_rng(3)
     features = random.uniform(-1, 1, (40, WIDTH))
-    rows = WeightedRows(features, features @ right)
+    rows = WeightedRows.one_each(features, features @ right)
     assert tune(Squared(), rows, right).strength == math.inf
     wrong = tune(Squared(), rows, right + 5.0)
     assert wrong.strength == min(STRENGTHS)
@@ -117,7 +117,7 @@ def test_only_the_measured_rows_are_predicted_and_a_changed_one_moves_no_predict
     assert all(len(scores) == 20 for scores in found.values())
     targets = rows.targets.copy()
     targets[0] += 10.0  # the first measured row's
-    moved, _ = predict_unseen(Squared(), WeightedRows(rows.features, targets), start, measured)
+    moved, _ = predict_unseen(Squared(), WeightedRows.one_each(rows.features, targets), start, measured)
     for name in (ALONE, FEDERATION, OWN):
         assert moved[name][0] == found[name][0]
     assert not np.array_equal(moved[OWN][1:], found[OWN][1:])
@@ -126,16 +126,16 @@ def test_only_the_measured_rows_are_predicted_and_a_changed_one_moves_no_predict
 
 @pytest.mark.parametrize("loss", [Softmax(classes=3), Pinball(quantile=0.9)], ids=lambda loss: loss.name)
 def test_losses_with_several_outputs_or_with_kinks_are_compared_too(loss: Loss) -> None:
-    _, losses = predict_unseen(loss, rows_of(loss), np.zeros(loss.dimension(WIDTH)))
+    _, losses = predict_unseen(loss, rows_of(loss), np.zeros(loss.dimension(WIDTH)), np.ones(60, dtype=bool))
     assert all(own.shape == (60,) for own in losses.values())
     assert np.mean(losses[OWN]) < np.mean(losses[FEDERATION])
 
 
 def test_too_few_records_are_refused_with_the_remedy_and_rows_show_no_value() -> None:
     with pytest.raises(RecordsError, match="use the federation's model as it is"):
-        tune(Squared(), rows_of(Squared(), 9), np.zeros(WIDTH))
+        personal_fit.require_enough(rows_of(Squared(), 9))
     with pytest.raises(RecordsError, match="larger --held-out"):
-        predict_unseen(Squared(), rows_of(Squared(), 60), np.zeros(WIDTH), np.arange(60) < 9)
+        personal_fit.require_comparable(rows_of(Squared(), 60), np.arange(60) < 9)
     with pytest.raises(RecordsError, match="wait for more records"):
-        predict_unseen(Squared(), rows_of(Squared(), 19), np.zeros(WIDTH))
+        personal_fit.require_comparable(rows_of(Squared(), 19), np.ones(19, dtype=bool))
     assert repr(rows_of(Squared())) == "<60 rows, values hidden>"

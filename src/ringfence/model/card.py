@@ -35,8 +35,7 @@ def model_card(model: Model) -> str:
 def _data_section(model: Model) -> list[str]:
     """Return the model card's section about the columns of the data."""
     data = model.plan.data
-    predicted, parts = ({name: data.used[name] for name in names} for names in (data.targets, data.roles.values()))
-    columns = {**predicted, **parts, **data.features}
+    columns = {**{name: data.used[name] for name in (*data.targets, *data.roles.values())}, **data.features}
     rows = [[_markdown_text(name), *_column_cells(column)] for name, column in columns.items()]
     mapped = [_markdown_text(each.words) for each in data.maps or ()]
     roles = [f"The {role} of a record is in the column {_markdown_text(name)}." for role, name in data.roles.items()]
@@ -81,8 +80,8 @@ def _guarantee_section(model: Model) -> list[str]:
     if statement is None:
         return [
             "## Guarantee",
-            "Whoever made this model saw no silo's ledger, so it has no statement of what was released. This is what "
-            "the plan guarantees each silo for this run, enforced by the silo's gate:",
+            "This model was made without access to any silo's ledger, so it has no statement of what was released. "
+            "This is what the plan guarantees each silo for this run, enforced by the silo's gate:",
             _markdown_table(
                 ["silo", f"{plan.unit}s", "unit", "epsilon", "delta", "against"],
                 [
@@ -149,25 +148,19 @@ def _weights_section(model: Model) -> list[str]:
 
 def _misuse_section(model: Model) -> list[str]:
     """Return the model card's section about what the model must not be used for."""
-    plan = model.plan
-    return [
-        "## What it must not be used for",
-        "\n".join(
-            f"- {line}"
-            for line in (
-                "To decide about a single person without human review: its errors are those above, and they were not "
-                "measured for any particular group.",
-                "To infer causes from its weights: they show associations in these silos' records, with noise. "
-                "`ringfence model summary` gives intervals.",
-                "For rows unlike those it was trained on: beyond the schema's bounds, predictions are those at the "
-                "bound.",
-                f"As evidence that a {plan.unit} was, or was not, in a silo's data: the guarantee above limits how "
-                "well anybody can tell.",
-                "To claim a stronger guarantee than the one above, or one for a person with "
-                + ("several records." if plan.unit == "record" else "rows in several silos."),
-            )
-        ),
-    ]
+    unit = model.plan.unit
+    uses = (
+        "To decide about a single person without human review: its errors are those above, and they were not measured "
+        "for any particular group.",
+        "To infer causes from its weights: they show associations in these silos' records, with noise. `ringfence "
+        "model summary` gives intervals.",
+        "For rows unlike those it was trained on: beyond the schema's bounds, predictions are those at the bound.",
+        f"As evidence that a {unit} was, or was not, in a silo's data: the guarantee above limits how well anybody can "
+        "tell.",
+        "To claim a stronger guarantee than the one above, or one for a person with "
+        + ("several records." if unit == "record" else "rows in several silos."),
+    )
+    return ["## What it must not be used for", "\n".join(f"- {use}" for use in uses)]
 
 
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -109,14 +109,13 @@ class LinearFunction:
             )
         estimator: Any = getattr(linear_model, self.loss.scikit_learn, None) or getattr(svm, self.loss.scikit_learn)
         estimator = estimator()
-        if not self.classes and self.schema.more_targets is None:
+        estimator.coef_, estimator.intercept_ = self.coefficients.copy(), self.intercepts.copy()
+        if self.classes:
+            estimator.classes_ = np.asarray(self.classes if classes is None else classes)
+        elif self.schema.more_targets is None:
             estimator.coef_, estimator.intercept_ = self.coefficients[0].copy(), float(self.intercepts[0])
-            if self.loss.link == "log":
-                estimator._base_loss = estimator._get_loss()  # which `predict` takes its link from
-        else:
-            estimator.coef_, estimator.intercept_ = self.coefficients.copy(), self.intercepts.copy()
-            if self.classes:
-                estimator.classes_ = np.asarray(self.classes if classes is None else classes)
+        if self.loss.link == "log":
+            estimator._base_loss = estimator._get_loss()  # which `predict` takes its link from
         estimator.n_features_in_ = len(self.features)
         estimator.feature_names_in_ = np.array(self.features, dtype=object)
         return estimator
@@ -129,7 +128,16 @@ class LinearFunction:
         target's units or names of classes; `scores`; and `probabilities` where the loss has them. The model's metadata
         names the matrix's columns.
         """
-        return _onnx_graph(self, *_scaling(self.schema))
+        graph = _Graph()
+        scores = _add_scores(graph, self)
+        if self.classes:
+            _add_class_output(graph, self, scores)
+        elif self.loss.parts_end:
+            _add_time_output(graph, self, scores)
+        else:
+            _add_number_output(graph, self, scores)
+        columns = json.dumps(self.features)
+        return graph.serialised({"target": ", ".join(self.schema.targets), "features": columns, "loss": self.loss.name})
 
 
 def _scaling(schema: Schema) -> tuple[FloatArray, FloatArray]:
@@ -151,19 +159,6 @@ OPSET, FORMAT = 18, 10
 """The newest that runtimes of two years read."""
 
 
-def _onnx_graph(linear: LinearFunction, offsets: FloatArray, units: FloatArray) -> bytes:
-    """Return the graph of a linear function whose scaled features are (number − offset)/unit."""
-    graph = _Graph()
-    scores = _add_scores(graph, linear, offsets, units)
-    (_add_class_output if linear.classes else _add_time_output if linear.loss.parts_end else _add_number_output)(
-        graph, linear, scores
-    )
-    metadata = {
-        "target": ", ".join(linear.schema.targets), "features": json.dumps(linear.features), "loss": linear.loss.name,
-    }  # fmt: skip
-    return graph.serialised(metadata)
-
-
 class _Graph:
     """Collects nodes, constants, inputs and outputs; a tensor is known by its name."""
 
@@ -173,22 +168,19 @@ class _Graph:
         import onnx
 
         self._onnx = onnx
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
+        self._graph = onnx.GraphProto(name="ringfence")
 
     def constant(self, value: Any) -> str:
         """Add a constant tensor to the ONNX graph."""
-        name = f"constant_{len(self._constants)}"
-        self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
+        name = f"constant_{len(self._graph.initializer)}"
+        self._graph.initializer.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def apply(self, operation: str, *inputs: str, unused: int = 0, **attributes: Any) -> str:
         """Add an operation to the ONNX graph, and return its first result; others are unused."""
-        name = f"{operation.lower()}_{len(self._nodes)}"
+        name = f"{operation.lower()}_{len(self._graph.node)}"
         results = [name, *(f"{name}_unused_{number}" for number in range(unused))]
-        self._nodes.append(self._onnx.helper.make_node(operation, inputs, results, **attributes))
+        self._graph.node.append(self._onnx.helper.make_node(operation, inputs, results, **attributes))
         return name
 
     def whole(self, value: str) -> str:
@@ -198,30 +190,30 @@ class _Graph:
     def takes(self, name: str, *shape: int) -> str:
         """Add an input to the ONNX graph: a number, or several, per row."""
         kind = self._onnx.TensorProto.DOUBLE
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
+        self._graph.input.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
         return name
 
     def gives(self, name: str, value: str, *shape: int, text: bool = False) -> None:
         """Add an output to the ONNX graph: a number or a text, or several, per row."""
-        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        self._graph.node.append(self._onnx.helper.make_node("Identity", [value], [name]))
         kind = self._onnx.TensorProto.STRING if text else self._onnx.TensorProto.DOUBLE
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
+        self._graph.output.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
 
     def serialised(self, metadata: dict[str, str]) -> bytes:
         """Return the checked ONNX model as bytes."""
         helper = self._onnx.helper
-        graph = helper.make_graph(self._nodes, "ringfence", self._inputs, self._outputs, self._constants)
-        model = helper.make_model(graph, producer_name="ringfence", opset_imports=[helper.make_opsetid("", OPSET)])
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(self._graph, producer_name="ringfence", opset_imports=opsets)
         model.ir_version = FORMAT
         helper.set_model_props(model, metadata)
         self._onnx.checker.check_model(model, full_check=True)
-        content: bytes = model.SerializeToString()
-        return content
+        return bytes(model.SerializeToString())
 
 
-def _add_scores(graph: _Graph, linear: LinearFunction, offsets: FloatArray, units: FloatArray) -> str:
+def _add_scores(graph: _Graph, linear: LinearFunction) -> str:
     """Add the scores to the ONNX graph: clamp, centre, clip to the radius and multiply, in the target's units."""
     schema, coefficients = linear.schema, linear.coefficients.T
+    offsets, units = _scaling(schema)
     lower, upper, missing = np.array([bounds for block in schema.blocks for bounds in block.limits]).T
     features = graph.takes("features", len(linear.features))
     filled = graph.apply("Where", graph.apply("IsNaN", features), graph.constant(missing), features)

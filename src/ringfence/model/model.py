@@ -260,16 +260,14 @@ class Model(Predictor):
 def measured(plan: Plan, scores: FloatArray, targets: FloatArray, counts: FloatArray | None = None) -> dict[str, float]:
     """Return the accuracy of predictions from scores, or the RMSE in the target's units; scaled for several targets."""
     found, own = plan.loss.predictions(scores), split_targets(targets)
-    if plan.loss.target_kind == "numbers":
-        with np.errstate(over="ignore"):
+    if plan.loss.target_kind in ("label", "class"):
+        return {"accuracy": float(np.average(found == own.numbers, weights=counts))}
+    with np.errstate(over="ignore"):  # a target that is not clamped may be any number
+        if plan.loss.target_kind == "numbers":
             squares = np.mean((found - own.targets) ** 2, axis=1)
             return {"scaled rmse": float(np.sqrt(np.average(squares, weights=counts)))}
-    targets = own.numbers
-    if plan.loss.target_kind not in ("label", "class"):
-        unit, _ = plan.data.target_scaling
-        with np.errstate(over="ignore"):  # a target that is not clamped may be any number
-            return {"rmse": float(np.sqrt(np.average((found - targets) ** 2, weights=counts)) * unit)}
-    return {"accuracy": float(np.average(found == targets, weights=counts))}
+        error = np.sqrt(np.average((found - own.numbers) ** 2, weights=counts))
+        return {"rmse": float(error * plan.data.target_scaling[0])}
 
 
 def with_ids(columns: Columns, table: Table, name: str, *, source: str) -> Columns:

@@ -43,27 +43,24 @@ _NARROW = 0.01
 """Width, as a share of the target's bound, over which a loss with a kink is smoothed."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class WeightedRows(Unpicklable):
     """Encoded rows, each with the number of its record (or person) and a weight; a record's weights add up to 1."""
 
-    __slots__ = ("counts", "features", "of_row", "targets")
+    features: FloatArray
+    targets: FloatArray
+    of_row: NDArray[np.int64]
+    counts: FloatArray
 
-    def __init__(
-        self,
-        features: FloatArray,
-        targets: FloatArray,
-        of_row: NDArray[np.int64] | None = None,
-        counts: FloatArray | None = None,
-    ) -> None:
-        """Hold encoded rows for a silo's own fit, each with its record's number and its weight."""
-        self.features, self.targets = features, targets
-        self.of_row = np.arange(len(targets)) if of_row is None else of_row
-        self.counts = np.ones(len(targets)) if counts is None else counts
+    @classmethod
+    def one_each(cls, features: FloatArray, targets: FloatArray) -> "WeightedRows":
+        """Return rows that are a record each, with weight 1."""
+        return cls(features, targets, np.arange(len(targets)), np.ones(len(targets)))
 
     @classmethod
     def of(cls, records: Records, plan: Plan) -> "WeightedRows":
         """Return a silo's records, weighted as in the plan."""
-        of_row = None if records.persons is None else records.persons.of_row
+        of_row = np.arange(len(records.targets)) if records.persons is None else records.persons.of_row
         return cls(records.block(), records.targets, of_row, records.shares(plan, np.ones(len(records))))
 
     def __len__(self) -> int:
@@ -103,7 +100,6 @@ ALONE, FEDERATION, OWN = "own records alone", "the federation's model", "the sil
 
 def tune(loss: Loss, rows: WeightedRows, start: FloatArray) -> TunedFit:
     """Fit the weights at the strength with the least cross-validated loss; of equals, the strongest."""
-    require_enough(rows)
     fold = _folds(rows, np.ones(len(rows.targets), dtype=bool))
     scores = np.zeros((len(STRENGTHS), len(rows.targets), loss.outputs))
     for number in range(FOLDS):
@@ -116,17 +112,15 @@ def tune(loss: Loss, rows: WeightedRows, start: FloatArray) -> TunedFit:
 
 
 def predict_unseen(
-    loss: Loss, rows: WeightedRows, federation: FloatArray, measured: NDArray[np.bool_] | None = None
+    loss: Loss, rows: WeightedRows, federation: FloatArray, measured: NDArray[np.bool_]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Predict the measured rows (by default all of them), fold by fold, with fits to all other rows.
+    """Predict the measured rows, fold by fold, with fits to all other rows.
 
     Returns two mappings from the three compared models: scores, with a row for each measured row, and losses, with a
     number for each measured record.
 
     The fit to the silo's records alone is pulled towards 0, where every prediction is the middle of the bounds.
     """
-    measured = np.ones(len(rows.targets), dtype=bool) if measured is None else measured
-    require_comparable(rows, measured)
     fold = _folds(rows, measured)
     scores = {name: np.zeros((len(rows.targets), loss.outputs)) for name in (ALONE, FEDERATION, OWN)}
     for number in range(FOLDS):
@@ -211,14 +205,12 @@ def _fit(loss: Loss, rows: WeightedRows, center: FloatArray, strength: float, be
 
         return center + _newton(objective, hessian, begin)
     options: Any = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-11, "gtol": 1e-8}
-    fitted: FloatArray = center + minimize(objective, begin, jac=True, method="L-BFGS-B", options=options).x
-    return fitted
+    return center + minimize(objective, begin, jac=True, method="L-BFGS-B", options=options).x
 
 
 def _scores(loss: Loss, features: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the linear scores of the silo's rows."""
-    result: FloatArray = features @ loss.matrix(weights, features.shape[1])
-    return result
+    return features @ loss.matrix(weights, features.shape[1])
 
 
 def _newton(
