@@ -116,7 +116,7 @@ def test_a_search_is_paid_by_persons_and_a_rule_makes_sure_that_they_were_named(
     search.fit(X, Y, groups=PERSONS)
     assert total(search.best_estimator_) == pytest.approx(together(5), rel=1e-3)  # two candidates twice, and the refit
     forgotten = GridSearchCV(capped.set_fit_request(persons=False), {"ridge": [0.0]}, cv=folds, error_score="raise")
-    with pytest.raises(EstimatorError, match=r"was not told whose each row is.*set_fit_request\(persons=True\)"):
+    with pytest.raises(EstimatorError, match=r"lacks the person of each row.*set_fit_request\(persons=True\)"):
         forgotten.fit(X, Y, groups=PERSONS)
 
 

@@ -96,8 +96,8 @@ def statement(
     found = Model.load(model).statement
     if found is None:
         say(
-            "This model has no statement, because whoever made it saw no silo's ledger. Each silo's certificate "
-            "(`ringfence silo certificate`) shows what the silo released."
+            "This model has no statement, because it was made without access to any silo's ledger. Each silo's "
+            "certificate (`ringfence silo certificate`) shows what the silo released."
         )
     elif certificate:
         checked = verify_statement(found, certificate)

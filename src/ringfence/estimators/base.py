@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import textwrap
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from ringfence.estimators.fit_memory import MEMORY
 from ringfence.estimators.pipelines import require_public_steps
 from ringfence.estimators.reading import TableReader, hiding_values
 from ringfence.federation.training import Silo, TrainingResult, train
-from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.model.statement import Statement
 from ringfence.model.summary import Summary, require_level, summarise_coefficients
 from ringfence.planning.propose import make_plan
 from ringfence.planning.query_plans import make_summary_plan
@@ -130,6 +130,7 @@ class FederatedLinearModel(TableReader, ABC):
     intercept_: Any  # an array, or for a regressor a float
     evaluation_: EvaluationReport
     score_: float
+    _loss = ""
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags of a federated linear model."""
@@ -180,10 +181,10 @@ class FederatedLinearModel(TableReader, ABC):
         """Set the estimator's learned attributes from the result of a run."""
         self.plan_ = result.model.plan
         self.history_ = result.history
-        self.model_, self.privacy_ = result.model, result.statement
+        self.model_, self.privacy_ = result.model, self._with_totals(result.statement, totals, remarks)
         if self.ledgers is None:  # the ledger was this fit's only: it guarantees nothing of other fits
-            self.model_ = result.model.model_copy(update={"guarantees": _without_used(result.model.guarantees)})
-            self.privacy_ = _with_totals(result.statement, totals, remarks)
+            guarantees = {name: own.model_copy(update={"used": ()}) for name, own in result.model.guarantees.items()}
+            self.model_ = result.model.model_copy(update={"guarantees": guarantees})
         self._set_coefficients()
         self._set_evaluation(result.evaluation)
         return self
@@ -233,8 +234,18 @@ class FederatedLinearModel(TableReader, ABC):
         members = [Member(name, size, epsilons[name] or 0.0, deltas[name]) for name, size in data.sizes().items()]
         plan = make_summary_plan(self.plan_, self.model_.weights, members)
         totals, result = self._run(data, plan)
-        statement = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, remarks)
+        statement = self._with_totals(result.statement, totals, remarks)
         return summarise_coefficients(statement, result.findings, level=level, by_silo=by_silo)
+
+    def _with_totals(self, statement: Statement, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Statement:
+        """Add the totals of all fits of this process, and the remarks on this fit, unless `ledgers` count the runs."""
+        if self.ledgers is not None:
+            return statement
+        silos = {}
+        for name, own in statement.silos.items():  # totals are what was used so far, not a guarantee of all fits
+            noted = (*own.remarks, *filter(None, [remarks.get(name)]))
+            silos[name] = own.model_copy(update={"used": (), "all_runs": totals[name].limits, "remarks": noted})
+        return replace(statement, silos=silos)
 
     def _read(self, X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> tuple[FitData, dict[str, str]]:
         """Return the rows of `fit` as records, and remarks about rows that a run's numbers do not count, by silo."""
@@ -250,8 +261,8 @@ class FederatedLinearModel(TableReader, ABC):
         names = list(data.silos)
         if data.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
             raise EstimatorError(
-                "`person_rule` and `rows_per_person` say how a person's rows are combined, but `fit` was not told "
-                "whose each row is: give `persons`. Inside scikit-learn's tools, enable metadata routing and call "
+                "`person_rule` and `rows_per_person` say how a person's rows are combined, but `fit` lacks the person "
+                "of each row: give `persons`. Inside scikit-learn's tools, enable metadata routing and call "
                 "set_fit_request(persons=True)."
             )
         epsilons, deltas = per_silo("epsilon", self.epsilon, names), per_silo("delta", self.delta, names)
@@ -282,8 +293,8 @@ class FederatedLinearModel(TableReader, ABC):
         )
 
     def _loss_choices(self, schema: Schema) -> dict[str, Any]:
-        """Return the fields of the request that choose the estimator's loss; by default the target's column does."""
-        return {}
+        """Return the fields of the request that choose the estimator's loss; without one, the target's column does."""
+        return {"loss": self._loss} if self._loss else {}
 
     def _cap(self) -> Budget | None:
         """Return the `cap` of a federated estimator as a budget."""
@@ -328,20 +339,16 @@ class FederatedLinearModel(TableReader, ABC):
     @contextmanager
     def _silos(self, data: FitData, cap: Budget | None) -> Iterator[dict[str, Silo]]:
         """Open the estimator's silos, each with its records and its ledger, which is temporary without `ledgers`."""
-        with ExitStack() as temporary:
-            if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
-                folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
-            else:
-                folder = Path(self.ledgers)
-            yield {
-                name: Silo(
-                    data.records_of(name, marked=self.ledgers is not None),
-                    folder / f"{name}.ledger",
-                    cap,
-                    new_beginning=self.new_beginning,
-                )
-                for name in data.silos
-            }
+        place: AbstractContextManager[str | Path] = (
+            TemporaryDirectory(prefix="ringfence-") if self.ledgers is None else nullcontext(self.ledgers)
+        )
+        own_cap = None if self.ledgers is None else cap  # what outlives the fit is in the memory, which knows the cap
+        with place as folder:
+            silos = {}
+            for name in data.silos:
+                records, ledger = data.records_of(name, marked=self.ledgers is not None), Path(folder, f"{name}.ledger")
+                silos[name] = Silo(records, ledger, own_cap, new_beginning=self.new_beginning)
+            yield silos
 
     def _set_coefficients(self) -> None:
         """Set the estimator's `coef_` and `intercept_` from the model."""
@@ -378,25 +385,6 @@ class FederatedLinearModel(TableReader, ABC):
             matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
-
-
-def _without_used(guarantees: Mapping[str, SiloGuarantee]) -> dict[str, SiloGuarantee]:
-    """Leave out of an estimator's guarantees what all runs used, by a ledger that served only this fit."""
-    return {name: guarantee.model_copy(update={"used": ()}) for name, guarantee in guarantees.items()}
-
-
-def _with_totals(statement: Statement, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Statement:
-    """Add the totals of all fits of this process, and the remarks on this fit."""
-    silos = {  # totals are what was used so far, not a guarantee of all fits
-        name: guarantee.model_copy(
-            update={
-                "all_runs": totals[name].limits,
-                "remarks": (*guarantee.remarks, *([remarks[name]] if name in remarks else [])),
-            }
-        )
-        for name, guarantee in _without_used(statement.silos).items()
-    }
-    return replace(statement, silos=silos)
 
 
 def _shown(value: Any) -> str:

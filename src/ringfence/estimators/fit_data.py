@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 from ringfence.errors import EstimatorError
 from ringfence.protocol import FloatArray, Schema, Section
 from ringfence.protocol.plan import sections
-from ringfence.protocol.schema.encoding import require_within
 from ringfence.silo.records.marks import RowMarks
 from ringfence.silo.records.persons import number_persons
-from ringfence.silo.records.reading import TableRows, read_rows
+from ringfence.silo.records.reading import TableRows
 from ringfence.silo.records.records import Records
 from ringfence.sources import frames
-from ringfence.sources.cells import Cells, as_cells
-from ringfence.sources.frames import CellTable
 
 ALONE = "all"
 """The silo's name if no silos are given."""
@@ -148,8 +145,7 @@ def checked_weights(weights: Any, count: int, bound: float | None) -> FloatArray
         raise EstimatorError("`sample_weight` must be an array with one number for each row of X.") from None
     if numbers.shape != (count,):
         raise EstimatorError(f"`sample_weight` must have one number for each of the {count} rows of X.")
-    bad = np.flatnonzero(~((numbers >= 0) & (numbers <= bound)))
-    if bad.size:
+    if (bad := np.flatnonzero(~((numbers >= 0) & (numbers <= bound)))).size:
         raise EstimatorError(
             f"Row {bad[0]} of `sample_weight` (the first is row 0) is not between 0 and `sample_weight_bound`: raise "
             "the bound, from public knowledge, or remove the row."
@@ -221,26 +217,6 @@ class FitData:
     rows: TableRows
     silos: Mapping[str, NDArray[np.int64]]
     persons: Sequence[str] | None
-
-    @classmethod
-    def read(
-        cls,
-        schema: Schema,
-        X: Mapping[str, Cells],
-        beside: Mapping[str, Any],
-        given: FitArguments,
-        persons: Sequence[str] | None,
-    ) -> Self:
-        """Read the columns of X, and those beside it, by the schema.
-
-        A row is recognised in another fit by its cells in X, whatever the columns are called: the same people, another
-        target.
-        """
-        identity = {f"x{place}": cells for place, cells in enumerate(X.values())}
-        columns = {**X, **{name: as_cells(cells) for name, cells in beside.items()}}
-        rows = read_rows(CellTable(columns, identity, SOURCE, dict.fromkeys(beside, "y")), schema)
-        require_within(schema, rows.readings)
-        return cls(schema, rows, given.rows_by_silo(len(rows.marks)), persons)
 
     def identities(self) -> dict[str, list[bytes]]:
         """Return, by silo, the bytes that identify each row of the fit's data."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators.base import FederatedLinearModel
 from ringfence.estimators.fit_data import FitArguments, FitData, texts, unused_name
-from ringfence.estimators.linear import Classifier, Regressor
+from ringfence.estimators.linear import ProbabilisticClassifier, Regressor
 from ringfence.estimators.parameters import estimator_class
 from ringfence.estimators.reading import TargetColumns, hiding_values, numeric_column
 from ringfence.protocol import Categorical, Column, FloatArray, Schema
@@ -33,7 +33,6 @@ class _LogLink(Regressor):
     With a `schema` that names an `exposure` or `offset`, X has that column too, in `fit` and in `predict`.
     """
 
-    _loss = ""
     _above_zero = False
 
     def __sklearn_tags__(self) -> Any:
@@ -46,18 +45,13 @@ class _LogLink(Regressor):
     def _require_possible(self, y: FloatArray) -> None:
         """Refuse counts below 0, or amounts that are not above 0."""
         numbers = np.asarray(y, dtype=np.float64)
-        bad = np.flatnonzero(numbers <= 0 if self._above_zero else numbers < 0)
-        if bad.size:
+        if (bad := np.flatnonzero(numbers <= 0 if self._above_zero else numbers < 0)).size:
             least = "above 0" if self._above_zero else "0 or more"
             raise EstimatorError(
                 f"Row {bad[0]} of y (the first is row 0) is not {least}, as {type(self).__name__} requires: some "
                 "value(s) of y are out of the valid range of its loss. Remove the row, or use "
                 "FederatedLinearRegression."
             )
-
-    def _loss_choices(self, schema: Schema) -> dict[str, Any]:
-        """Choose the loss of counts or amounts."""
-        return {"loss": self._loss}
 
     def predict(self, X: Any) -> FloatArray:
         """Return exp(X @ coef_ + intercept_), times the exposure if the schema names one."""
@@ -143,7 +137,7 @@ class FederatedNegativeBinomialRegressor(_LogLink):
 
 
 @estimator_class
-class FederatedOrdinalClassifier(Classifier):
+class FederatedOrdinalClassifier(ProbabilisticClassifier):
     """Ordinal logistic regression of ordered classes, trained privately across silos.
 
     The order is that of the sorted labels, or of the schema's categories.
@@ -188,11 +182,7 @@ class FederatedOrdinalClassifier(Classifier):
     def decision_function(self, X: Any) -> FloatArray:
         """Return one number per row for two classes, else the log of every class's probability."""
         scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else np.log(np.maximum(self._probabilities(X), 1e-300))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return every class's probability, in the order of `classes_`."""
-        return self._probabilities(X)
+        return scores[:, 0] if scores.shape[1] == 1 else np.log(np.maximum(self.predict_proba(X), 1e-300))
 
 
 @estimator_class
@@ -245,11 +235,9 @@ class FederatedSurvivalRegressor(FederatedLinearModel):
             raise EstimatorError(
                 "The schema names no event: set `event` to the column that says whether the time ended with an event."
             )
-        column = self.schema.used[event]
         if frames.is_pandas(given.X) and event in given.X.columns:
-            happened = column.classes[1]
-            ended = [cell == happened for cell in texts(given.X[event])]
-            self._require_events(np.array(ended, dtype=np.float64))
+            happened = self.schema.used[event].classes[1]
+            self._require_events(happened in texts(given.X[event]))
         return super()._fit_data(given)
 
     def _times_and_events(self, y: Any) -> FloatArray:
@@ -263,16 +251,15 @@ class FederatedSurvivalRegressor(FederatedLinearModel):
                 "`time_bound` is missing: give the longest time that anybody is observed, from public knowledge. It "
                 "is not taken from y, because a bound read from private records leaks them."
             )
-        if (pairs[:, 0] < 0).any():
-            row = int(np.flatnonzero(pairs[:, 0] < 0)[0])
-            raise EstimatorError(f"Row {row} of y (the first is row 0) is a negative time: correct or remove it.")
-        self._require_events(pairs[:, 1])
+        if (bad := np.flatnonzero(pairs[:, 0] < 0)).size:
+            raise EstimatorError(f"Row {bad[0]} of y (the first is row 0) is a negative time: correct or remove it.")
+        self._require_events(bool(pairs[:, 1].any()))
         return pairs
 
     @staticmethod
-    def _require_events(events: FloatArray) -> None:
+    def _require_events(any_event: bool) -> None:
         """Refuse survival times that are all censored."""
-        if not events.any():
+        if not any_event:
             raise EstimatorError(
                 "All times are censored: no event ended any of them, so a hazard cannot be learned. Observe for "
                 "longer, or correct the events."
@@ -308,14 +295,12 @@ class FederatedSurvivalRegressor(FederatedLinearModel):
 
     def predict(self, X: Any) -> FloatArray:
         """Return X @ coef_: the logarithm of the hazard relative to that of features of 0."""
-        check_is_fitted(self)
         return self._scores(X)[:, 0] - float(self.intercept_[0])
 
     def predict_survival(self, X: Any, times: Any) -> FloatArray:
         """Return the probability that no event occurs before each of `times`: a row per record, a column per time."""
-        hazards, starts = np.exp(self._scores(X)), np.concatenate([[0.0], self.cuts_])
-        ends = np.concatenate([self.cuts_, [np.inf]])
-        spent = np.clip(np.asarray(times, dtype=np.float64)[:, None] - starts, 0.0, ends - starts)
+        hazards, edges = np.exp(self._scores(X)), np.array([0.0, *self.cuts_, np.inf])
+        spent = np.clip(np.asarray(times, dtype=np.float64)[:, None] - edges[:-1], 0.0, np.diff(edges))
         survival: FloatArray = np.exp(-hazards @ spent.T)
         return survival
 

@@ -119,18 +119,22 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
         predicted: NDArray[Any] = self.classes_[places]
         return predicted
 
-    def _probabilities(self, X: Any) -> FloatArray:
-        """Return the probability of every class for each row of X."""
-        scores = self._scores(X)  # first of all refuses an estimator that is not fitted
-        return self.model_.plan.loss.probabilities(scores)
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on these rows, measured without noise: not private. `score_` is."""
         return float(super().score(X, y, sample_weight))
 
 
+class ProbabilisticClassifier(Classifier):
+    """A linear classifier whose loss gives the classes probabilities."""
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return every class's probability, in the order of `classes_`."""
+        scores = self._scores(X)  # first of all refuses an estimator that is not fitted
+        return self.model_.plan.loss.probabilities(scores)
+
+
 @estimator_class
-class FederatedLogisticRegression(Classifier):
+class FederatedLogisticRegression(ProbabilisticClassifier):
     """Logistic regression of two classes, or softmax regression of several, trained privately across silos.
 
     Examples
@@ -150,14 +154,9 @@ class FederatedLogisticRegression(Classifier):
     1.0
     """
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return every class's probability, in the order of `classes_`."""
-        return self._probabilities(X)
-
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithms of the probabilities."""
-        probabilities: FloatArray = np.log(self.predict_proba(X))
-        return probabilities
+        return np.log(self.predict_proba(X))
 
 
 @estimator_class

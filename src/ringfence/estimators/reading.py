@@ -11,12 +11,15 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import validate_data
 
 from ringfence.errors import EstimatorError
-from ringfence.estimators.fit_data import FitArguments, FitData, checked_persons, checked_weights, unused_name
+from ringfence.estimators.fit_data import SOURCE, FitArguments, FitData, checked_persons, checked_weights, unused_name
 from ringfence.estimators.parameters import BaseEstimator, Parameters
 from ringfence.protocol import Column, Numeric, Schema, explain
 from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.encoding import require_within
+from ringfence.silo.records.reading import read_rows
 from ringfence.sources import frames
-from ringfence.sources.cells import ArrayCells, Cells
+from ringfence.sources.cells import ArrayCells, Cells, as_cells
+from ringfence.sources.frames import CellTable
 
 
 class TargetColumns(NamedTuple):
@@ -66,7 +69,11 @@ class TableReader(Parameters, BaseEstimator, ABC):
         return {}
 
     def _fit_data(self, given: FitArguments) -> FitData:
-        """Read the arguments of `fit`."""
+        """Read the arguments of `fit`, by `bounds` or by a `schema`.
+
+        A row is recognised in another fit by its cells in X, whatever the columns are called: the same people, another
+        target.
+        """
         schema, X, beside = self._by_bounds(given) if self.schema is None else self._by_schema(self.schema, given)
         count = len(next(iter(X.values())))
         weights = checked_weights(given.weights, count, self.sample_weight_bound)
@@ -91,7 +98,11 @@ class TableReader(Parameters, BaseEstimator, ABC):
         owners = checked_persons(persons, count)
         if schema.person is not None:
             beside[schema.person] = owners
-        return FitData.read(schema, X, beside, given, owners)
+        identity = {f"x{place}": cells for place, cells in enumerate(X.values())}
+        columns = {**X, **{name: as_cells(cells) for name, cells in beside.items()}}
+        rows = read_rows(CellTable(columns, identity, SOURCE, dict.fromkeys(beside, "y")), schema)
+        require_within(schema, rows.readings)
+        return FitData(schema, rows, given.rows_by_silo(count), owners)
 
     def _by_bounds(self, given: FitArguments) -> _Columns:
         """Return the schema made from an estimator's `bounds`, and the columns of X and y, for `fit`."""
