@@ -36,7 +36,7 @@ def test_a_model_s_statement_is_that_of_its_run(federation: Federation) -> None:
     assert "Not verified: this is what the model's maker wrote into the file." in printed
     bare = Model.load(path).model_copy(update={"guarantees": {}})
     bare.save(path)
-    assert "no silo's ledger" in ringfence("model", "statement", path).stdout
+    assert "without access to any silo's ledger" in ringfence("model", "statement", path).stdout
 
 
 def test_a_statement_is_verified_against_certificates_and_only_then(tmp_path: Path, plan_of: MakePlan) -> None:

@@ -353,12 +353,10 @@ class FederatedLinearModel(TableReader, ABC):
     def _set_coefficients(self) -> None:
         """Set the estimator's `coef_` and `intercept_` from the model."""
         linear = self.model_.linear()
-        coefficients = linear.coefficients
+        self.coef_, self.intercept_ = linear.coefficients, linear.intercepts
         if self.schema is None:  # a schema sorts its columns by name
             places = {name: place for place, name in enumerate(linear.features)}
-            coefficients = coefficients[:, [places[name] for name in self._column_names(self.n_features_in_)]]
-        self.coef_ = coefficients
-        self.intercept_ = linear.intercepts
+            self.coef_ = self.coef_[:, [places[name] for name in self._column_names(self.n_features_in_)]]
 
     def _set_evaluation(self, evaluation: EvaluationReport | None) -> None:
         """Set `evaluation_` and `score_`; without an evaluation, delete those of a former fit."""

@@ -158,9 +158,8 @@ class TableReader(Parameters, BaseEstimator, ABC):
                 "Class weights are given twice: by the schema's `class_weights` and by `class_weight`. Give only one "
                 "of them."
             )
-        cells = frames.columns_of(X)
         schema = schema.model_copy(update=weights) if weights else schema
-        return schema, {name: cells[name] for name in sorted(cells)}, beside
+        return schema, dict(sorted(frames.columns_of(X).items())), beside
 
     def _column_names(self, count: int) -> list[str]:
         """Return the names of X's columns, as scikit-learn noted them, or x0, x1, … without any."""
