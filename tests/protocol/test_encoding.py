@@ -10,7 +10,8 @@ import pytest
 
 from ringfence.errors import RecordsError
 from ringfence.protocol import Schema, parse_schema
-from ringfence.protocol.schema.encoding import encode_features, encode_target, read_cells
+from ringfence.protocol.schema.encoding import encode_features, read_cells
+from ringfence.research.datasets import encode_target
 from ringfence.sources import read_table
 
 SECRET = "ZX4711Quilliam"

@@ -75,8 +75,7 @@ class LossDistribution:
         """Return ln E e^{t·loss} over the finite privacy losses, for every t in ``orders``."""
         exponents = np.outer(orders, self.losses) + self.log_masses()
         largest = exponents.max(axis=1)
-        result: FloatArray = largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1))
-        return result
+        return np.asarray(largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1)))
 
     def log_masses(self) -> FloatArray:
         """Return the logarithms of the masses of a privacy loss distribution, -∞ for none."""
@@ -90,8 +89,7 @@ def tail_rounding(profile: Profile, grid: FloatArray, above_p: FloatArray) -> Fl
     Far out, where a tail is Φ(-a), an error of a few 2⁻⁵³ in a weighs a² times as much, and a² ≤ -2 ln Φ(-a).
     """
     rare = np.log(np.maximum(above_p, 1e-300))
-    result: FloatArray = 2.0**-49 * (1 + 4 * (grid + profile.furthest**2) - 16 * rare) * above_p
-    return result
+    return np.asarray(2.0**-49 * (1 + 4 * (grid + profile.furthest**2) - 16 * rare) * above_p)
 
 
 def discretise(profile: Profile, grid: FloatArray) -> LossDistribution:
@@ -143,8 +141,7 @@ class CumulantSketch:
 
     def cumulants(self, orders: FloatArray) -> FloatArray:
         """Return ln E e^{t·(total privacy loss)} for every t in ``orders``."""
-        result: FloatArray = np.sum([count * sketch.log_moments(orders) for sketch, count in self.sketches], axis=0)
-        return result
+        return np.asarray(np.sum([count * sketch.log_moments(orders) for sketch, count in self.sketches], axis=0))
 
     def order_for_delta(self, delta: float) -> float:
         """Return the tilt that minimises Chernoff's bound on epsilon, (ln E e^{tX} + ln 1/δ)/t."""

@@ -119,8 +119,7 @@ def _many(trials: int, tail: float, usable: float) -> _Steps:
 
 def _density(z: FloatArray) -> FloatArray:
     """Return the standard normal density φ, to bound steps of shuffled sums' coins."""
-    density: FloatArray = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-    return density
+    return np.asarray(np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
 
 
 def least_trials(*, reach: float, dimension: int, slack: float, shift: float) -> int:

@@ -48,7 +48,6 @@ from ringfence.protocol.documents.messages import parse_answer as parse_answer
 from ringfence.protocol.documents.messages import unpack as unpack
 from ringfence.protocol.losses import Loss as Loss
 from ringfence.protocol.losses.base import BaseLoss as BaseLoss
-from ringfence.protocol.losses.base import TargetKind as TargetKind
 from ringfence.protocol.losses.custom import Custom as Custom
 from ringfence.protocol.losses.log_link import Gamma as Gamma
 from ringfence.protocol.losses.log_link import LogLink as LogLink
@@ -140,7 +139,6 @@ from ringfence.protocol.schema.maps.curves import Cyclic as Cyclic
 from ringfence.protocol.schema.maps.curves import Spline as Spline
 from ringfence.protocol.schema.maps.joint import Fourier as Fourier
 from ringfence.protocol.schema.maps.joint import Interaction as Interaction
-from ringfence.protocol.schema.schema import Geometry as Geometry
 from ringfence.protocol.schema.schema import Schema as Schema
 from ringfence.protocol.schema.schema import load_columns as load_columns
 from ringfence.protocol.schema.schema import load_schema as load_schema

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from ringfence.errors import DatasetError, RecordsError, TrainingError
 from ringfence.protocol import FloatArray, Schema
-from ringfence.protocol.schema.encoding import encode_features, encode_target
+from ringfence.protocol.schema.encoding import encode_features, read_cells, require_within, target_of
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table
 
@@ -138,6 +138,14 @@ def load_mnist(data_dir: Path | None = None, *, files: Sequence[PublicFile] = MN
         for file, dimensions in zip(files, (3, 1, 3, 1), strict=True)
     ]
     return Mnist(Digits(parts[0], parts[1].astype(np.int64)), Digits(parts[2], parts[3].astype(np.int64)))
+
+
+def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
+    """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
+    columns = {name: column for name, column in schema.used.items() if name not in schema.features}
+    readings = read_cells(columns, table, source=source)
+    require_within(schema, readings)
+    return target_of(schema, readings)
 
 
 def load_table(file: PublicFile, schema: Schema, data_dir: Path | None = None) -> Encoded:

@@ -12,7 +12,8 @@ from ringfence.errors import RecordsError, SchemaError
 from ringfence.model.export import LinearFunction
 from ringfence.protocol import FloatArray, Schema, Squared, parse_schema
 from ringfence.protocol.queries.second_moments import independent_features
-from ringfence.protocol.schema.encoding import encode_features, encode_target
+from ringfence.protocol.schema.encoding import encode_features
+from ringfence.research.datasets import encode_target
 from tests.generated import examples
 
 AGE: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 100}

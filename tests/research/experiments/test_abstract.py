@@ -4,8 +4,8 @@ import pytest
 
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import Geometry, Hinge, Logistic, Loss, Softmax, Squared
-from ringfence.research.experiments.abstract import schema_of
+from ringfence.protocol import Hinge, Logistic, Loss, Softmax, Squared
+from ringfence.research.experiments.abstract import Geometry, schema_of
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), Softmax(classes=5), Squared()], ids=lambda loss: loss.name)
@@ -13,9 +13,9 @@ from ringfence.research.experiments.abstract import schema_of
 def test_the_schema_has_the_geometry_and_a_target_that_suits_the_loss(loss: Loss, width: int, norm: float) -> None:
     bound = 2.5 if loss.target_kind == "number" else 1.0
     schema = schema_of(Geometry(width, norm, bound), loss)
-    assert schema.geometry.width == width
-    assert schema.geometry.feature_norm == pytest.approx(norm)
-    assert schema.geometry.target_bound == pytest.approx(bound)
+    assert schema.width == width
+    assert schema.feature_norm == pytest.approx(norm)
+    assert schema.target_bound == pytest.approx(bound)
     assert list(schema.feature_names) == sorted(schema.feature_names)
     assert (
         make_plan(schema, [Member("silo", 50, 1.0)], PlanRequest(loss=loss, rounds=5)).dimension == width * loss.outputs

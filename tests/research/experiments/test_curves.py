@@ -8,8 +8,9 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.sampling import run_events
-from ringfence.protocol import Geometry, Logistic, Squared
+from ringfence.protocol import Logistic, Squared
 from ringfence.research.experiments import curves
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
 from ringfence.research.theory import paper
 

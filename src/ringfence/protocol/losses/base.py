@@ -17,14 +17,15 @@ Losses with kinks (`NonSmooth`) have no finite β until they are smoothed over a
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.public import Public
 
 if TYPE_CHECKING:
-    from ringfence.protocol.schema.schema import Geometry, Schema
+    from ringfence.protocol.losses.custom import Custom
+    from ringfence.protocol.schema.schema import Schema
 
 TargetKind: TypeAlias = Literal["number", "numbers", "label", "class", "time"]
 """What a loss takes as target: a scaled number, several of them, a label ±1, the index of a class, or a time and its
@@ -38,14 +39,6 @@ class Constants:
     lipschitz: float
     smoothness: float
     strong_convexity: float
-
-
-class Program(NamedTuple):
-    """The program that computes a custom loss: a title, the source, and its SHA-256."""
-
-    title: str
-    source: str
-    digest: str
 
 
 class LinearLoss:
@@ -190,7 +183,7 @@ class BaseLoss(LinearLoss, Public):
         numeric = self.target_kind == "number"
         return 2.0 * target_bound / feature_norm if numeric else 20.0 * self.outputs / feature_norm
 
-    def constants_on(self, data: "Schema | Geometry", weight_norm: float) -> Constants:
+    def constants_on(self, data: "Schema", weight_norm: float) -> Constants:
         """Return L, β and μ over records of these ranges, with their offsets and weights.
 
         Scores with offsets of at most o are as large as those without of weights longer by o/X; and constants depend on
@@ -204,7 +197,7 @@ class BaseLoss(LinearLoss, Public):
         """Return β of gradients that are clipped, if that bounds it; else infinity."""
         return math.inf
 
-    def smoothness_on(self, data: "Schema | Geometry", weight_norm: float, clip: float) -> float:
+    def smoothness_on(self, data: "Schema", weight_norm: float, clip: float) -> float:
         """Return β of gradients that are clipped, over records of these ranges."""
         most = data.weight_bound
         clipped = most * self.clipped_smoothness(data.feature_norm, data.target_bound, clip / most)
@@ -223,8 +216,8 @@ class BaseLoss(LinearLoss, Public):
         return self.name
 
     @property
-    def program(self) -> Program | None:
-        """The program that operators must install, if the loss is not Ringfence's own."""
+    def program(self) -> "Custom | None":
+        """The loss itself, with title, source and digest, if it is a program that operators must install."""
         return None
 
     @property

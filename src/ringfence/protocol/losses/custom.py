@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from ringfence.errors import PlanError, visible_lines
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.base import BaseLoss, Constants, LinearLoss, Program
+from ringfence.protocol.losses.base import BaseLoss, Constants, LinearLoss
 from ringfence.protocol.public import Digest
 
 _GRID = 201
@@ -62,9 +62,9 @@ class Custom(BaseLoss):
         return f"custom '{self.title}' (a program of sha256 {self.digest[:12]}…)"
 
     @property
-    def program(self) -> Program:
-        """The title, source and digest of a custom loss."""
-        return Program(self.title, self.source, self.digest)
+    def program(self) -> Self:
+        """The custom loss itself: operators must install its source."""
+        return self
 
     @property
     def missing(self) -> str:

@@ -48,8 +48,7 @@ class Ball(_Domain):
         # In units of the largest number, so that squares cannot overflow.
         scale = xp.maximum(xp.max(xp.abs(weights)), self.radius)
         norm, radius = xp.sqrt(xp.sum((weights / scale) ** 2)), self.radius / scale
-        result: FloatArray = weights * (radius / xp.maximum(norm, radius))
-        return result
+        return weights * (radius / xp.maximum(norm, radius))
 
     def reach(self, dimension: int) -> float:
         """Return the radius of the ball."""
@@ -72,8 +71,7 @@ class Box(_Domain):
 
     def project(self, weights: FloatArray) -> FloatArray:
         """Clip every coordinate to the box."""
-        result: FloatArray = namespace(weights).clip(weights, self.lower, self.upper)
-        return result
+        return namespace(weights).clip(weights, self.lower, self.upper)
 
     def reach(self, dimension: int) -> float:
         """Return the norm of the box's farthest corner."""
@@ -119,5 +117,4 @@ class Proximal:
             return self.domain.project(weights)
         xp = namespace(weights)
         pull = step * self.lasso * (xp.arange(weights.size) < weights.size - self.constants)
-        result: FloatArray = self.domain.project(weights - xp.clip(weights, -pull, pull))
-        return result
+        return self.domain.project(weights - xp.clip(weights, -pull, pull))

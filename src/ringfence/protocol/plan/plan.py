@@ -116,11 +116,6 @@ class Stage(Public):
         """The most rounds of a plan's stage that a silo answers."""
         return min(self.participation.answers or self.rounds, self.rounds)
 
-    @property
-    def depends_on_positions(self) -> bool:
-        """Whether records' positions decide who takes part in the stage: they must not change while a plan runs."""
-        return self.sampling.depends_on_positions or self.section is not None
-
 
 class Training(Public):
     """What is trained: the loss, the domain of the weights, the algorithm, and the penalties.
@@ -235,8 +230,8 @@ class Plan(Document):
 
     @property
     def depends_on_positions(self) -> bool:
-        """Whether the plan divides records by their positions."""
-        return any(stage.depends_on_positions for stage in self.stages)
+        """Whether the plan divides records by their positions, which must not change while it runs."""
+        return any(stage.sampling.is_fresh or stage.section is not None for stage in self.stages)
 
     def others(self, silo: str) -> str:
         """Name the other silos of the plan, ten at most."""

@@ -33,15 +33,14 @@ class _Rule(Public):
 
     `takes_all`: every record takes part in every round. `is_secret`: the batch is drawn afresh and never revealed.
     `is_fresh`: a record takes part in one round, or one phase, at most, so that answers are estimates for the
-    population. `is_phased`: the phases of an algorithm divide the records. `depends_on_positions`: the records'
-    positions in the data set decide, so that they must not change while a plan runs.
+    population; the records' positions in the data set decide which, so that they must not change while a plan runs.
+    `is_phased`: the phases of an algorithm divide the records.
     """
 
     takes_all: ClassVar[bool] = False
     is_secret: ClassVar[bool] = False
     is_fresh: ClassVar[bool] = False
     is_phased: ClassVar[bool] = False
-    depends_on_positions: ClassVar[bool] = False
     brief: ClassVar[str]
     """The batch, in a few words."""
     sentence: ClassVar[str]
@@ -149,7 +148,6 @@ class OnePass(_Rule):
     """The next `batch` records of a fixed partition: each record once."""
 
     is_fresh: ClassVar[bool] = True
-    depends_on_positions: ClassVar[bool] = True
     brief: ClassVar[str] = "the next ones: each takes part at most once"
     sentence: ClassVar[str] = (
         "Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in at most one round."
@@ -198,7 +196,6 @@ class Phased(_Rule):
 
     is_fresh: ClassVar[bool] = True
     is_phased: ClassVar[bool] = True
-    depends_on_positions: ClassVar[bool] = True
     brief: ClassVar[str] = "all of the phase's part: each takes part in one phase"
     name: Literal["phased"] = "phased"
     phase: int = Field(default=0, ge=0, lt=60)

@@ -55,8 +55,7 @@ class EvaluationArgument:
 
 def level_weights(levels: int) -> FloatArray:
     """Return the weight of each level of an evaluation's tree, from its root: squares fall by √2."""
-    result: FloatArray = 2.0 ** (-np.arange(levels) / 4)
-    return result
+    return np.asarray(2.0 ** (-np.arange(levels) / 4))
 
 
 def path_signs(levels: int) -> FloatArray:

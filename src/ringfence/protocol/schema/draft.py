@@ -13,9 +13,6 @@ from ringfence.storage.toml_files import toml_text
 TOKENS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-", "?", ".")
 """Common texts for a missing value."""
 
-Drafted = Mapping[str, Mapping[str, Any]]
-"""The fields of each drafted column, by name."""
-
 
 def drafted_columns(table: Table) -> dict[str, dict[str, Any]]:
     """Return a drafted column for each column, by what its cells look like; no value is kept."""
@@ -54,8 +51,8 @@ def repeating_identifiers(table: Table) -> list[str]:
     return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]
 
 
-def draft_schema(columns: Drafted, *, tokens: bool = False) -> str:
-    """Return a schema to fill in; `tokens` says that some cells hold a common text for a missing value."""
+def draft_schema(columns: Mapping[str, Mapping[str, Any]], *, tokens: bool = False) -> str:
+    """Return a schema to fill in, by drafted fields; `tokens`: some cells hold a common text for a missing value."""
     whose = [name for name in columns if may_identify_persons(name)]
     head = [
         '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',

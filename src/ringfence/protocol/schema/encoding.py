@@ -28,14 +28,6 @@ def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
     return features_of(schema, read_cells(schema.features, table, source=source))
 
 
-def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
-    """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
-    column = {name: column for name, column in schema.used.items() if name not in schema.features}
-    readings = read_cells(column, table, source=source)
-    require_within(schema, readings)
-    return target_of(schema, readings)
-
-
 def read_cells(columns: Mapping[str, ReadColumn], table: Table, *, source: str) -> Readings:
     """Read columns' cells: all that the public schema lets a model know about them."""
     require_columns(columns, table, source=source)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -28,16 +28,6 @@ Header: TypeAlias = Callable[[], Sequence[str]]
 """Returns the names of a table's columns, which patterns need."""
 
 AnyPublic = TypeVar("AnyPublic", bound=Public)
-
-
-class Geometry(NamedTuple):
-    """Public sizes of encoded records: length and largest norm of a feature vector, largest target, and so on."""
-
-    width: int
-    feature_norm: float
-    target_bound: float
-    offset_bound: float = 0.0
-    weight_bound: float = 1.0
 
 
 class TableColumns(Public):
@@ -193,11 +183,6 @@ class Schema(Roles, TableColumns):
     def feature_norm(self) -> float:
         """X: the longest a feature vector of the schema can be, intercept included."""
         return math.hypot(min(self.blocks.bound, self.radius or math.inf), self.intercept)
-
-    @property
-    def geometry(self) -> Geometry:
-        """The numbers about a schema that planning needs."""
-        return Geometry(self.width, self.feature_norm, self.target_bound, self.offset_bound, self.weight_bound)
 
     @property
     def target_scaling(self) -> tuple[float, float]:

@@ -1,6 +1,21 @@
 """A schema for records that are given as numbers already: what a plan needs where there is no table."""
 
-from ringfence.protocol import Categorical, Column, Geometry, Loss, Numeric, Schema
+from typing import NamedTuple
+
+from ringfence.protocol import Categorical, Column, Loss, Numeric, Schema
+
+
+class Geometry(NamedTuple):
+    """Public sizes of encoded records: length and largest norm of a feature vector, and the largest target."""
+
+    width: int
+    feature_norm: float
+    target_bound: float
+
+    @classmethod
+    def of(cls, schema: Schema) -> "Geometry":
+        """Return the sizes of records that are encoded by the schema."""
+        return cls(schema.width, schema.feature_norm, schema.target_bound)
 
 
 def schema_of(geometry: Geometry, loss: Loss) -> Schema:

@@ -20,8 +20,8 @@ from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.sampling import run_events
 from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import FloatArray, Geometry, Loss, Participation, Plan, SamplingName, sampling_named
-from ringfence.research.experiments.abstract import schema_of
+from ringfence.protocol import FloatArray, Loss, Participation, Plan, SamplingName, sampling_named
+from ringfence.research.experiments.abstract import Geometry, schema_of
 from ringfence.research.theory import paper
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine

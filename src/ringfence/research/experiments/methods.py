@@ -11,8 +11,8 @@ from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import Ball, FloatArray, Geometry, Localized, Logistic, MinibatchSGD, Phase, Plan
-from ringfence.research.experiments.abstract import schema_of
+from ringfence.protocol import Ball, FloatArray, Localized, Logistic, MinibatchSGD, Phase, Plan
+from ringfence.research.experiments.abstract import Geometry, schema_of
 from ringfence.research.experiments.synthetic import DISTANCE, Dataset, Size
 from ringfence.research.theory import lower_bounds, population
 from ringfence.research.theory.problem import Problem, equal_silos, localized_phases

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol import FloatArray, Geometry, Logistic
+from ringfence.protocol import FloatArray, Logistic
 from ringfence.research import datasets, federate
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
 from ringfence.research.experiments.panels import Experiment, Trial
 

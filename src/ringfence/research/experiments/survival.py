@@ -20,8 +20,8 @@ from scipy.optimize import minimize
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import FloatArray, Plan, Schema, parse_schema
-from ringfence.protocol.schema.encoding import encode_features, encode_target
-from ringfence.research.datasets import ROTTERDAM, provide
+from ringfence.protocol.schema.encoding import encode_features
+from ringfence.research.datasets import ROTTERDAM, encode_target, provide
 from ringfence.research.markdown import bullets, command, made_by, table, write_parts
 from ringfence.simulation import engine
 from ringfence.sources.cells import Table

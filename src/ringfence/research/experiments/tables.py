@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol import FloatArray, Geometry, Loss
+from ringfence.protocol import FloatArray, Loss
 from ringfence.research.datasets import Encoded
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.curves import TrialData
 from ringfence.research.experiments.panels import Trial
 
@@ -63,7 +64,7 @@ def trial(
         return _problem(features, targets, training, held_out, geometry=geometry, loss=loss, rounds=rounds, asked=asked)
 
     return Trial(
-        seen(ours.features, ours.targets, ours.schema.geometry),
+        seen(ours.features, ours.targets, Geometry.of(ours.schema)),
         seen(paper_features, paper_targets, geometry),
         paper_clips or (2 * largest,),
     )

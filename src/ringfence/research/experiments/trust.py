@@ -22,7 +22,6 @@ from ringfence.planning.propose import BY_BOUND, Proposal, propose
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import (
     Ball,
-    Geometry,
     Logistic,
     MinibatchSGD,
     Plan,
@@ -32,7 +31,7 @@ from ringfence.protocol import (
     Training,
 )
 from ringfence.research.experiments import mnist
-from ringfence.research.experiments.abstract import schema_of
+from ringfence.research.experiments.abstract import Geometry, schema_of
 from ringfence.research.experiments.methods import CLIP
 from ringfence.research.experiments.synthetic import DISTANCE, PROBLEMS, Size
 from ringfence.research.theory import amplification

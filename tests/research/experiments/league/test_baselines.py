@@ -10,7 +10,8 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import chi2
 
 from ringfence.accounting.account import answer_query
-from ringfence.protocol import FloatArray, Geometry, Logistic, Squared
+from ringfence.protocol import FloatArray, Logistic, Squared
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.league import apart, flower, opacus
 from ringfence.research.experiments.league.central import not_private, private_fit, symmetric_noise
 from ringfence.research.experiments.league.tables import load_table

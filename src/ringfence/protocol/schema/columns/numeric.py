@@ -162,7 +162,6 @@ class Numeric(Scaled):
     lower: float
     upper: float
     center: float | None = None
-    scale: float | None = Field(default=None, gt=0)
     missing: float | None = None
 
     @model_validator(mode="after")

@@ -6,13 +6,14 @@ import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.protocol import FloatArray, Loss
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.league.central import private_fit, symmetric_noise
 from ringfence.research.experiments.league.tables import LeagueTable
 
 
 def averaged(table: LeagueTable, epsilon: float, random: np.random.Generator) -> FloatArray:
     """Let every silo fit a private model of its own, as a curator would, and average them by their records."""
-    fit, total = private_fit(table.loss, table.schema.geometry), len(table.pooled[1])
+    fit, total = private_fit(table.loss, Geometry.of(table.schema)), len(table.pooled[1])
     weights = np.zeros(table.shape)
     for name, own in table.silos.items():
         weights += len(own) / total * fit(own.features, own.targets, epsilon, table.deltas[name], random)
@@ -25,7 +26,7 @@ def noisy_statistics(table: LeagueTable, epsilon: float, random: np.random.Gener
     Labels are ±1, or a column for each class, and fitted by least squares. Eigenvalues below 0 count as 0, and the
     ridge is the edge of the noise's spectrum, √(2d) times its spread: nothing is tuned.
     """
-    geometry, (width, outputs) = table.schema.geometry, table.shape
+    geometry, (width, outputs) = Geometry.of(table.schema), table.shape
     X, Y = geometry.feature_norm, geometry.target_bound if table.is_number else 1.0
     moments, cross, variance = np.zeros((width, width)), np.zeros((width, outputs)), 0.0
     for name, own in table.silos.items():

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.protocol import FloatArray, Geometry, Logistic, Loss
+from ringfence.protocol import FloatArray, Logistic, Loss
+from ringfence.research.experiments.abstract import Geometry
 
 FAILURE = 0.05
 """The probability with which AdaSSP's ridge may be smaller than the noise is large."""

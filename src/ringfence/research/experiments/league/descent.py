@@ -11,6 +11,7 @@ import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.protocol import FloatArray
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.server.algorithms import minibatch
@@ -52,7 +53,7 @@ def _run(
     table: LeagueTable, epsilon: float, rounds: int, settings: Sequence[Setting], seeds: Sequence[int]
 ) -> FloatArray:
     """Return the weights of every seed and setting; every silo's noise is exact for its own ε and δ over all rounds."""
-    geometry = table.schema.geometry
+    geometry = Geometry.of(table.schema)
     bound = 0.0 if table.is_number else math.inf  # of numbers, the gradient's bound at weights 0
     largest = table.loss.constants(geometry.feature_norm, geometry.target_bound, bound).lipschitz
     smooth = table.loss.constants(geometry.feature_norm, geometry.target_bound, math.inf).smoothness

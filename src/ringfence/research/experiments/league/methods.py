@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from ringfence.protocol import FloatArray
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.league import apart, descent, flower, opacus, own
 from ringfence.research.experiments.league.central import private_fit
 from ringfence.research.experiments.league.own import Trained
@@ -44,7 +45,7 @@ def _once_each(fit: Callable[[LeagueTable, float, np.random.Generator], FloatArr
 def _central(table: LeagueTable, epsilon: float, random: np.random.Generator) -> FloatArray:
     """Fit all records in one place, with the largest δ of the silos."""
     delta = max(table.deltas.values())
-    return private_fit(table.loss, table.schema.geometry)(*table.pooled, epsilon, delta, random)
+    return private_fit(table.loss, Geometry.of(table.schema))(*table.pooled, epsilon, delta, random)
 
 
 def _simulated(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ringfence.accounting import calibrate
 from ringfence.protocol import FloatArray
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 
@@ -48,7 +49,7 @@ def run(table: LeagueTable, epsilon: float, rate: float, clip: float, seed: int)
     """Train once, with one of the steps and clips that are tried."""
     import torch
 
-    geometry = table.schema.geometry
+    geometry = Geometry.of(table.schema)
     step = rate / table.loss.constants(geometry.feature_norm, geometry.target_bound, math.inf).smoothness
     draws = torch.Generator().manual_seed(seed)
     with warnings.catch_warnings():

@@ -13,6 +13,7 @@ import numpy as np
 
 from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.protocol import FloatArray, Logistic, Loss
+from ringfence.research.experiments.abstract import Geometry
 from ringfence.research.experiments.league.central import symmetric_noise
 from ringfence.research.experiments.league.tables import LeagueTable
 
@@ -211,7 +212,7 @@ def clipped(rows: FloatArray, longest: FloatArray) -> FloatArray:
 
 
 def _federation(table: LeagueTable, parties: tuple[Party, ...]) -> Federation:
-    geometry = table.schema.geometry
+    geometry = Geometry.of(table.schema)
     return Federation(table.loss, table.shape, geometry.feature_norm, geometry.target_bound, parties)
 
 
