@@ -72,8 +72,7 @@ def answer_query(
 
 def batch_of(sampling: str, records: int, batch: int | None) -> int:
     """Return how many records take part in a round, for the account: all, or the number asked for."""
-    takes_all = sampling in SAMPLING_NAMES and sampling_named(sampling).takes_all
-    if takes_all:
+    if sampling in SAMPLING_NAMES and sampling_named(sampling).takes_all:
         if batch not in (None, records):
             raise AccountingError(
                 "Full sampling uses every record in every round: leave out the batch, or choose another sampling rule."

@@ -180,7 +180,7 @@ class BaseLoss(LinearLoss, Public):
         Labels: scores of up to 20, times the number of outputs. Numbers: twice what takes the longest record to the
         largest target. The factors were chosen once, on public data.
         """
-        numeric = self.target_kind == "number"
+        numeric = self.target_kind in ("number", "numbers")
         return 2.0 * target_bound / feature_norm if numeric else 20.0 * self.outputs / feature_norm
 
     def constants_on(self, data: "Schema", weight_norm: float) -> Constants:

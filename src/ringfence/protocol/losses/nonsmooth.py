@@ -116,9 +116,8 @@ class Hinge(NonSmooth):
 
     def _excess(self, scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray | float]:
         """Return max(1 − y·u, 0), for the hinge loss, and its derivative −y."""
-        xp = namespace(scores)
         y = beside(scores, targets)
-        return xp.maximum(1.0 - y * scores, 0.0), -y
+        return namespace(scores).maximum(1.0 - y * scores, 0.0), -y
 
 
 class Absolute(NonSmooth):

@@ -20,14 +20,12 @@ class Logistic(BaseLoss):
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return log(1 + exp(−y·u)), the logistic loss, without overflow."""
-        xp = namespace(scores)
-        return xp.logaddexp(0.0, -beside(scores[..., 0], targets) * scores[..., 0])
+        return namespace(scores).logaddexp(0.0, -beside(scores[..., 0], targets) * scores[..., 0])
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return −y·sigmoid(−y·u), for the logistic loss; by tanh, which cannot overflow."""
-        xp = namespace(scores)
         y = beside(scores, targets)
-        return -0.5 * y * (1.0 - xp.tanh(0.5 * y * scores))
+        return -0.5 * y * (1.0 - namespace(scores).tanh(0.5 * y * scores))
 
     def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return p(1 − p), at most ¼, for the logistic loss."""
@@ -166,7 +164,3 @@ class MultiSquared(_ErrorLoss):
     def predictions(self, scores: FloatArray) -> FloatArray:
         """Return the scores of the squared loss of several targets: a scaled number for each target."""
         return scores
-
-    def reach(self, feature_norm: float, target_bound: float) -> float:
-        """Return twice what carries the longest record to the several targets of the squared loss at their largest."""
-        return 2.0 * target_bound / feature_norm

@@ -52,9 +52,9 @@ class Facts(Protocol):
     def rows_per_person(self) -> int | None: ...
 
 
-def slices_of(lengths: Mapping[Key, int], start: int = 0) -> dict[Key, slice]:
+def slices_of(lengths: Mapping[Key, int]) -> dict[Key, slice]:
     """Return the slice of each named block of a vector, of these lengths one after the other."""
-    ends = itertools.accumulate(lengths.values(), initial=start)
+    ends = itertools.accumulate(lengths.values(), initial=0)
     return {name: slice(*ends) for name, ends in zip(lengths, itertools.pairwise(ends), strict=True)}
 
 

@@ -149,13 +149,11 @@ class Evaluation(MeanQuery):
 
     def scale(self, facts: Facts, asked: EvaluationArgument) -> dict[str, float]:
         """Return the factor of each block of an evaluation: together they make the diameter 1."""
-        shares = asked.shares
-        return {own.name: math.sqrt(shares[own.name] / own.squared_diameter) for own in self.blocks(facts)}
+        return {own.name: math.sqrt(asked.shares[own.name] / own.squared_diameter) for own in self.blocks(facts)}
 
     def argument_length(self, facts: Facts) -> int:
         """Return the weights of one or two models to evaluate, bin edges, and a share for each block."""
-        blocks = self.blocks(facts)
-        return self._weights(facts) + sum(block.bin_edges + 1 for block in blocks)
+        return self._weights(facts) + sum(block.bin_edges + 1 for block in self.blocks(facts))
 
     def _weights(self, facts: Facts) -> int:
         """Return how many weights the one or two models of an evaluation have."""

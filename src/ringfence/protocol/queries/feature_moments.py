@@ -21,11 +21,6 @@ LARGEST_ARGUMENT = 2.0**100
 """The largest absolute value that an argument may have."""
 
 
-def target_bins(facts: Facts) -> int:
-    """Return the number of classes of a target, or of bins of a numeric target's window."""
-    return {"label": 2, "class": facts.loss.categories, "number": BINS}[facts.loss.target_kind]
-
-
 class FeatureMomentsArgument(NamedTuple):
     """The axes, a row each, and the window of the target."""
 
@@ -53,9 +48,10 @@ class FeatureSurvey(MeanQuery):
         """Return whether a survey of features has finite numbers and a window that is not empty."""
         return bool(np.all(np.abs(argument) <= LARGEST_ARGUMENT) and argument[1] - argument[0] >= 1 / LARGEST_ARGUMENT)
 
-    def bins(self, facts: Facts) -> int:
+    @staticmethod
+    def bins(facts: Facts) -> int:
         """Return, for a survey of features, the number of classes of the target, or of bins of its window."""
-        return target_bins(facts)
+        return {"label": 2, "class": facts.loss.categories, "number": BINS}[facts.loss.target_kind]
 
 
 class FeatureMoments(FeatureSurvey):
@@ -109,10 +105,9 @@ class FeatureMoments(FeatureSurvey):
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say that feature moments reveal how features vary together along axes, and the target's distribution."""
-        columns = facts.data.inputs
         return (
-            f"In each of {rounds} rounds, {self.length(facts)} numbers: how {columns} vary together, along axes that "
-            f"the server chooses, and how '{facts.data.target_words}' is spread"
+            f"In each of {rounds} rounds, {self.length(facts)} numbers: how {facts.data.inputs} vary together, along "
+            f"axes that the server chooses, and how '{facts.data.target_words}' is spread"
         )
 
     def limits(self, facts: Facts) -> str:

@@ -28,10 +28,6 @@ class GradientQuery(MeanQuery):
         """Return the weights of a request for a gradient, and its axes, if gradients are clipped along some."""
         return argument, None
 
-    def products(self, facts: Facts) -> int:
-        """Return how many numbers a record's features are multiplied with, for one of the two products."""
-        return facts.dimension
-
     def length(self, facts: Facts) -> int:
         """Return a number for each weight: the average gradient."""
         return facts.dimension
@@ -49,7 +45,7 @@ class GradientQuery(MeanQuery):
         return self.record_norm(facts)
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Count, for gradients, two products of features with a matrix, and passes over what each record takes.
+        """Count, for gradients, two products of features with the argument, and passes over what each record takes.
 
         The rule `sum` takes passes over every row's gradient besides, in parts that fit a processor's cache; this
         assumes that nobody has more rows than such a part.
@@ -57,7 +53,7 @@ class GradientQuery(MeanQuery):
         breadth, dimension = self.breadth(facts), facts.dimension
         part = max(PART, 32 * dimension)
         added_up = 4 * min(part * MOST_THREADS, records * dimension) + 40 * dimension
-        seconds = 2 * PRODUCT * records * self.products(facts) + 4 * PASS * records * breadth
+        seconds = 2 * PRODUCT * records * self.argument_length(facts) + 4 * PASS * records * breadth
         sums = PASS / 2 * records * dimension if facts.person_rule == "sum" else 0.0
         return Effort(seconds + sums, NUMBER * (6 * breadth * at_once(records, breadth) + added_up))
 

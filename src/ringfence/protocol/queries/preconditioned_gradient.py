@@ -52,10 +52,6 @@ class PreconditionedGradient(GradientQuery):
         """Return 1, the clipping norm of preconditioned gradients."""
         return 1.0
 
-    def products(self, facts: Facts) -> int:
-        """Return the numbers of the axes and of the weights, for a preconditioned gradient."""
-        return axes_length(self.axes, facts.data.width) + facts.dimension
-
     def breadth(self, facts: Facts) -> int:
         """Return a record's features along the axes, and its outputs, for a preconditioned gradient."""
         return facts.data.width + facts.loss.outputs

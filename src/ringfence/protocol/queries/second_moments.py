@@ -92,11 +92,10 @@ class SecondMoments(MeanQuery):
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say that the query reveals average curvature and gradient, and second moments of gradients."""
-        columns = facts.data.inputs
         return (
             f"In each of {rounds} rounds, {self.length(facts)} numbers: the average curvature and gradient of the "
             f"{facts.loss.name} loss, and the second moments of records' gradients, for predicting "
-            f"'{facts.data.target_words}' from {columns}, at weights and along axes that the server chooses"
+            f"'{facts.data.target_words}' from {facts.data.inputs}, at weights and along axes that the server chooses"
         )
 
     def limits(self, facts: Facts) -> str:

@@ -189,8 +189,7 @@ class Layout:
         for name in {name for pair in cross for name in pair}:
             if used[name].is_unbounded:
                 raise ValueError(f"a cross table needs public bounds of the column '{name}'")
-        tables = {(a, b): Association(parts[a].coarse, parts[b].coarse) for a, b in cross}
-        layout = cls(parts, tables)
+        layout = cls(parts, {(a, b): Association(parts[a].coarse, parts[b].coarse) for a, b in cross})
         if layout.length > MOST_NUMBERS:
             raise ValueError(f"these statistics have {layout.length} numbers, and only {MOST_NUMBERS} are allowed")
         return layout

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.special
 
 from ringfence.protocol import Axes, FloatArray, LogLink, Loss, Plan, Preconditioned
-from ringfence.protocol.queries.feature_moments import DIAMETER, WEIGHT, target_bins
+from ringfence.protocol.queries.feature_moments import DIAMETER, WEIGHT, FeatureSurvey
 from ringfence.server.algorithms.whitening import FeatureMomentsEstimate, WhitenedAxes, noise_edge, prior_of_features
 
 EXPLAINED = 0.5
@@ -151,7 +151,7 @@ class TargetSurvey(NamedTuple):
     @classmethod
     def initial(cls, plan: Plan) -> Self:
         """Begin the survey of the target with the public bounds."""
-        return cls(-plan.data.target_bound, plan.data.target_bound, np.zeros(target_bins(plan)))
+        return cls(-plan.data.target_bound, plan.data.target_bound, np.zeros(FeatureSurvey.bins(plan)))
 
     def updated(self, plan: Plan, answer: FloatArray, noise: float) -> "tuple[TargetEstimate, TargetSurvey]":
         """Return the estimate after a round's noisy histogram, and the survey's next state.

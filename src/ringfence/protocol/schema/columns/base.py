@@ -235,14 +235,14 @@ class ReadColumn(BaseColumn):
         problems = [] if empty is None or self.may_be_empty else Problem.where(empty, EMPTY)
         return problems + Problem.where(wrong if empty is None else wrong & ~empty, what)
 
-    def _indicated(self, values: FloatArray, reading: Reading, size: float = 1.0) -> FloatArray:
+    def with_indicator(self, values: FloatArray, reading: Reading, size: float = 1.0) -> FloatArray:
         """Append the indicator of empty cells, if the schema asks for one."""
         if not self.indicator:
             return values
         empty = np.zeros(len(values)) if reading.empty is None else size * reading.empty
         return np.column_stack([values, empty])
 
-    def _with_indicator(self, name: str, names: Sequence[str]) -> tuple[str, ...]:
+    def with_indicator_name(self, name: str, names: Sequence[str]) -> tuple[str, ...]:
         """Append the name of the indicator of empty cells to a column's feature names, if there is one."""
         return (*names, f"{name} is missing") if self.indicator else tuple(names)
 

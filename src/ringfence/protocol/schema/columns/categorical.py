@@ -77,7 +77,7 @@ class OneOf(ReadColumn):
     def feature_names(self, name: str) -> tuple[str, ...]:
         """Return the names of the features that a categorical column becomes: one per category, unless ordered."""
         names = (name,) if self.is_ordered else tuple(f"{name}={each}" for each in self.classes)
-        return self._with_indicator(name, names)
+        return self.with_indicator_name(name, names)
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
@@ -126,11 +126,11 @@ class OneOf(ReadColumn):
             positions = self._position(places[:, None].astype(np.float64))
             if reading.empty is not None and self.stand_in is None:
                 positions[reading.empty] = 0.0
-            return self._indicated(positions, reading, self.scale)
+            return self.with_indicator(positions, reading, self.scale)
         block = np.zeros((len(places), len(self.classes)))
         rows = np.arange(len(places)) if reading.empty is None or self.stand_in is not None else ~reading.empty
         block[rows, places[rows]] = self.scale
-        return self._indicated(block, reading, self.scale)
+        return self.with_indicator(block, reading, self.scale)
 
 
 class Categorical(OneOf):

@@ -31,11 +31,13 @@ class Scaled(ReadColumn):
 
     def values(self, cells: Cells) -> FloatArray:
         """Return the numbers of a numeric column's cells; NaN for a cell that has none."""
-        raise NotImplementedError
+        return cells.numbers()
 
     def number_of(self, value: Any) -> float:
         """Return the number that a schema means by a value of a numeric or date column; ValueError if it means none."""
-        raise NotImplementedError
+        if isinstance(value, str):
+            raise ValueError("a value is not a number: write it without quotes")
+        return float(value)
 
     @cached_property
     def low(self) -> float:
@@ -91,7 +93,7 @@ class Scaled(ReadColumn):
 
     def feature_names(self, name: str) -> tuple[str, ...]:
         """Return the name of a numeric column itself, and that of its indicator."""
-        return self._with_indicator(name, (name,))
+        return self.with_indicator_name(name, (name,))
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
@@ -143,12 +145,12 @@ class Scaled(ReadColumn):
 
     def features(self, reading: Reading) -> FloatArray:
         """Return the number of each numeric cell, and whether there was none."""
-        return self._indicated(reading.values[:, None], reading)
+        return self.with_indicator(reading.values[:, None], reading)
 
     def plain(self, cells: Cells) -> FloatArray:
         """Return the numbers of a numeric column as they stand."""
         values, empty, _ = self._filled(cells)
-        return self._indicated(values[:, None], Reading(values, empty))
+        return self.with_indicator(values[:, None], Reading(values, empty))
 
 
 class Numeric(Scaled):
@@ -176,20 +178,10 @@ class Numeric(Scaled):
         self._require_values_inside()
         return self
 
-    def number_of(self, value: Any) -> float:
-        """Return a numeric column's value as a float; refuse text."""
-        if isinstance(value, str):
-            raise ValueError("a value is not a number: write it without quotes")
-        return float(value)
-
     @property
     def is_unbounded(self) -> bool:
         """Whether no bound is known: private statistics then estimate magnitudes only."""
         return self.upper >= UNKNOWN or self.lower <= -UNKNOWN
-
-    def values(self, cells: Cells) -> FloatArray:
-        """Return the numbers of a numeric column's cells."""
-        return cells.numbers()
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:

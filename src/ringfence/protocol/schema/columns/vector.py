@@ -26,7 +26,7 @@ class _OfNorm(ReadColumn):
 
     def features(self, reading: Reading) -> FloatArray:
         """Return the features, as they were read, and the indicator."""
-        return self._indicated(reading.values, reading, self.scale)
+        return self.with_indicator(reading.values, reading, self.scale)
 
 
 class Vector(_OfNorm):
@@ -63,7 +63,7 @@ class Vector(_OfNorm):
 
     def feature_names(self, name: str) -> tuple[str, ...]:
         """Return a name for each place of a vector."""
-        return self._with_indicator(name, [f"{name}[{place}]" for place in range(self.length)])
+        return self.with_indicator_name(name, [f"{name}[{place}]" for place in range(self.length)])
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
         """Return clipped and scaled vectors; zeros for an empty cell, if the schema allows it."""
@@ -86,7 +86,7 @@ class Vector(_OfNorm):
     def plain(self, cells: Cells) -> FloatArray:
         """Return vectors as they stand, neither clipped nor scaled."""
         vectors, empty, _ = self._filled(cells)
-        return self._indicated(vectors, Reading(vectors, empty))
+        return self.with_indicator(vectors, Reading(vectors, empty))
 
 
 class Text(_OfNorm):
@@ -109,7 +109,7 @@ class Text(_OfNorm):
 
     def feature_names(self, name: str) -> tuple[str, ...]:
         """Return a name for each place of a text column's hashed words."""
-        return self._with_indicator(name, [f"{name}#{place}" for place in range(self.words)])
+        return self.with_indicator_name(name, [f"{name}#{place}" for place in range(self.words)])
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
         """Return the features of texts: hashed shares of words."""

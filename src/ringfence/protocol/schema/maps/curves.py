@@ -220,9 +220,6 @@ class CurveBlock(Block):
         """Return the curve's features of a column's reading."""
         reading = readings[self._name]
         values = self._curve.values(self._column.in_units(reading.values), self._column)
-        empty = reading.empty if self._column.indicator else None
-        if empty is not None:
-            values[empty] = 0.0
-        if not self._indicator:
-            return values
-        return np.column_stack([values, np.zeros(len(values)) if empty is None else empty])
+        if self._column.indicator and reading.empty is not None:
+            values[reading.empty] = 0.0
+        return self._column.with_indicator(values, reading) if self._indicator else values
