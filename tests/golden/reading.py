@@ -38,7 +38,7 @@ from ringfence.silo.ledger import certificate
 from ringfence.silo.ledger.history import ApprovedPlan
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator import decisions
-from ringfence.simulation.cells import Cell, Cells
+from ringfence.simulation.cells import Cell, CellGrid
 from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import SweepHeader, read_rows
 from ringfence.storage.files import read_key
@@ -399,7 +399,7 @@ def sweep_facts(path: Path) -> dict[str, Any]:
     return {"label": header.label, "parameters": list(header.parameters), "rows": list(read_rows(path))}
 
 
-SWEPT = Cells({"epsilon": [0.5, 1.0, float("inf")], "method": ["plain", "fast"]}, 2)
+SWEPT = CellGrid({"epsilon": [0.5, 1.0, float("inf")], "method": ["plain", "fast"]}, 2)
 
 
 def sweep_task(cells: list[Cell]) -> list[dict[str, Any]]:

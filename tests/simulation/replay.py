@@ -31,7 +31,7 @@ from ringfence.silo.channels import SENDERS
 from ringfence.silo.gate import mechanism
 from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
-from ringfence.simulation.gradient import Federation
+from ringfence.simulation.gradient import StackedSilos
 from ringfence.simulation.trials import simulated_state
 
 SIZES = {"north": 40, "south": 25, "west": 31}
@@ -79,7 +79,7 @@ def plan_for(loss: Any, **changes: Any) -> Plan:
     return make_plan(schema_for(loss, "patient" if request.person_rule else None), members, request)
 
 
-def stacked(plan: Plan, silos: dict[str, Records]) -> Federation:
+def stacked(plan: Plan, silos: dict[str, Records]) -> StackedSilos:
     """Put the silos' records into the engine's form."""
     return engine.federation_of(plan, list(silos.values()), dtype=np.float64)
 

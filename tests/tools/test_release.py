@@ -10,7 +10,7 @@ from tools.release import NAMESPACE, differing, require_tag, seal
 
 def git(folder: Path, *words: str) -> None:
     subprocess.run(
-        ["git", "-c", "user.name=A Maintainer", "-c", "user.email=maintainer@ringfence.cli.example", *words],
+        ["git", "-c", "user.name=A Maintainer", "-c", "user.email=maintainer@ringfence.example", *words],
         cwd=folder, check=True, capture_output=True,
     )  # fmt: skip
 

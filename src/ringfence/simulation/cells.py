@@ -68,7 +68,7 @@ class Cell(Mapping[str, Value]):
         return f"Cell({describe([self])})"
 
 
-class Cells:
+class CellGrid:
     """The cells of a grid, made one at a time while iterating, any number of times; `len` makes none."""
 
     def __init__(self, grid: Mapping[str, Sequence[Value]], trials: int) -> None:
@@ -90,13 +90,13 @@ class Cells:
                 yield Cell(dict(zip(self._axes, values, strict=True)), trial)
 
 
-def cells(grid: Mapping[str, Sequence[Value]], trials: int) -> Cells:
+def cells(grid: Mapping[str, Sequence[Value]], trials: int) -> CellGrid:
     """Return every combination of the grid's values, each `trials` times; an empty grid has only its trials.
 
     Raises SweepError for a parameter without values, with one value twice, or with a value that is NaN or
     neither number, string nor bool.
     """
-    return Cells(grid, trials)
+    return CellGrid(grid, trials)
 
 
 def _axis(name: str, values: Sequence[object]) -> tuple[Value, ...]:

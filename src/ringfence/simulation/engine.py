@@ -29,7 +29,7 @@ from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation.channels import SimulatedNoise, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
-from ringfence.simulation.gradient import Federation, clip_of, clipped_sum
+from ringfence.simulation.gradient import StackedSilos, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
 _ALL_RECORDS, _INDEPENDENT, _EVERYWHERE = Full(), GaussianNoise(), Proximal(WholeSpace())
@@ -130,12 +130,12 @@ class SimulatedDraws(NamedTuple):
 
 def federation(
     silos: Sequence[tuple[FloatArray, FloatArray]], weights: Sequence[float] | None = None, dtype: Any = np.float32
-) -> Federation:
+) -> StackedSilos:
     """Stack the silos' features and targets; they weigh as many records as they hold, unless weights are given."""
     sizes = np.array([len(targets) for _, targets in silos])
     features = np.concatenate([features for features, _ in silos])
     shares = sizes / sizes.sum() if weights is None else np.asarray(weights, dtype=np.float64)
-    return Federation(
+    return StackedSilos(
         _array(dtype, features),
         _array(dtype, np.sqrt(np.sum(features * features, axis=1))),
         _array(dtype, np.concatenate([targets for _, targets in silos])),
@@ -145,7 +145,7 @@ def federation(
     )
 
 
-def federation_of(plan: Plan, silos: Sequence[Records], dtype: Any = np.float32) -> Federation:
+def federation_of(plan: Plan, silos: Sequence[Records], dtype: Any = np.float32) -> StackedSilos:
     """Stack the records of the plan's silos, by its weights: of persons, with what its rule lets their rows count."""
     rows = [(records.features, records.targets) for records in silos]
     stacked = federation(rows, [terms.weight for terms in plan.silos], dtype)
@@ -190,7 +190,7 @@ def from_plans(
 
 
 @partial(jax.jit, static_argnames=("rules",))
-def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurations) -> Any:
+def simulate(rules: Rules, data: StackedSilos, streams: Streams, runs: Configurations) -> Any:
     """Run every configuration for all rounds and return the learned weights, one row per run."""
     algorithm = ALGORITHMS[rules.algorithm]
     width = data.features.shape[1]
@@ -240,7 +240,7 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
 
 
 def draws(
-    rules: Rules, kind: SimulatedStage, data: Federation, stream: Streams, answered: Any, place: SimulatedRound
+    rules: Rules, kind: SimulatedStage, data: StackedSilos, stream: Streams, answered: Any, place: SimulatedRound
 ) -> SimulatedDraws:
     """Draw a round of one stream, in a stage of that kind; `answered` counts each silo's earlier answers in it."""
     run = jax.random.key(stream.seed)
@@ -286,7 +286,7 @@ def _column(dtype: Any, values: Sequence[Any]) -> Any:
     return jnp.asarray(stacked, dtype=None if np.issubdtype(stacked.dtype, np.integer) else dtype)
 
 
-def _begins(rules: Rules, data: Federation, batch: Any, answered: Any) -> Any:
+def _begins(rules: Rules, data: StackedSilos, batch: Any, answered: Any) -> Any:
     """Return, per stage and silo, where the next answer's part of the silo's partition begins; 0 if it has none."""
     parts = [
         stage.sampling.part(records=data.sizes, batch=batch[number], answered=answered)
@@ -295,7 +295,7 @@ def _begins(rules: Rules, data: Federation, batch: Any, answered: Any) -> Any:
     return jnp.stack([jnp.broadcast_to(0 if part is None else part.first, data.sizes.shape) for part in parts])
 
 
-def _shares(kind: SimulatedStage, data: Federation, drawn: SimulatedDraws, rates: Any, stream: Any) -> Any:
+def _shares(kind: SimulatedStage, data: StackedSilos, drawn: SimulatedDraws, rates: Any, stream: Any) -> Any:
     """Return what each record's gradient counts in the simulated server's average, per run where runs differ in it."""
     if kind.sampling.takes_all and kind.participation == EVERYBODY:  # the same records in every round
         return (data.weights / data.sizes)[data.silo]

@@ -30,7 +30,7 @@ def clip_of(stage: Stage) -> float:
     return stage.query.clip
 
 
-class Federation(NamedTuple):
+class StackedSilos(NamedTuple):
     """All silos' rows in one matrix, silo after silo; which silo each record belongs to; sizes and weights.
 
     Where a record is a person, `of_row` is the number of each row's, among those of all silos, and `counts` what a row
@@ -48,7 +48,7 @@ class Federation(NamedTuple):
 
 
 def clipped_sum(
-    loss: LinearLoss, clip: Any, weights: Any, *, data: Federation, shares: Any, rule: PersonRule | None
+    loss: LinearLoss, clip: Any, weights: Any, *, data: StackedSilos, shares: Any, rule: PersonRule | None
 ) -> Any:
     """Return the silo's clipped mean over all records, or persons; for a single run, added up from blocks of data.
 
@@ -80,7 +80,7 @@ def clipped_sum(
     return jnp.sum(parts, axis=0)
 
 
-def _summed(loss: LinearLoss, clip: Any, weights: Any, data: Federation, shares: Any) -> Any:
+def _summed(loss: LinearLoss, clip: Any, weights: Any, data: StackedSilos, shares: Any) -> Any:
     """Clip the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
     scores: Any = jnp.tensordot(data.features, weights, axes=1)
     constants = data.features[:, -1]

@@ -16,7 +16,7 @@ from ringfence.accounting import calibrate
 from ringfence.errors import TrainingError
 from ringfence.protocol.losses.base import LinearLoss
 from ringfence.protocol.losses.targets import residuals_of
-from ringfence.simulation.gradient import Federation
+from ringfence.simulation.gradient import StackedSilos
 
 
 class LocalRuns(NamedTuple):
@@ -47,7 +47,7 @@ def local_sgd_sigma(
 
 @partial(jax.jit, static_argnames=("loss", "rounds", "local_steps", "asked"))
 def local_sgd(
-    loss: LinearLoss, data: Federation, seeds: Any, runs: LocalRuns, *, rounds: int, local_steps: int, asked: int
+    loss: LinearLoss, data: StackedSilos, seeds: Any, runs: LocalRuns, *, rounds: int, local_steps: int, asked: int
 ) -> Any:
     """Run every configuration and return the server's last weights, one row per run. There is no projection."""
     if data.of_row is not None:
@@ -82,7 +82,7 @@ def local_sgd(
     return weights
 
 
-def _clipped_gradients(loss: LinearLoss, clip: Any, weights: Any, data: Federation, row: Any) -> Any:
+def _clipped_gradients(loss: LinearLoss, clip: Any, weights: Any, data: StackedSilos, row: Any) -> Any:
     """Return the clipped gradient of one record (its row) at each silo's own weights."""
     x, y, norm = data.features[row], data.targets[row], data.norms[row]
     columns = loss.matrix(weights, x.shape[-1])

@@ -33,7 +33,7 @@ from typing import Any, TypeAlias
 import joblib  # type: ignore[import-untyped]
 
 from ringfence.errors import SweepError
-from ringfence.simulation.cells import TRIAL, Cell, Cells, Row, describe, plain_value, quoted
+from ringfence.simulation.cells import TRIAL, Cell, CellGrid, Row, describe, plain_value, quoted
 from ringfence.simulation.table import KIND, Log, SweepHeader
 from ringfence.storage.lines import Lines
 
@@ -86,7 +86,7 @@ def sweep(
     with Lines(Path(out), KIND) as lines:
         log = Log(lines, header)
         # The cells of a grid are different by construction: only others need remembering.
-        pending = _pending(itertools.chain([first], stream), log, remember=not isinstance(cells, Cells))
+        pending = _pending(itertools.chain([first], stream), log, remember=not isinstance(cells, CellGrid))
         _run_all(task, _blocks(pending, block, group_of), workers, log, lambda: watch(log.done, total))
         watch(log.done, total)  # cells that were skipped after the last block count too
     return Path(out)

@@ -15,7 +15,7 @@ from ringfence.research.experiments.curves import Candidate, CurvePoint, Grid, R
 from ringfence.research.experiments.mnist import MNIST
 from ringfence.server.algorithms import accelerated
 from ringfence.simulation import engine
-from ringfence.simulation.cells import Cell, Cells, Row, cells
+from ringfence.simulation.cells import Cell, CellGrid, Row, cells
 
 PANEL, EPSILON = "M = 25", 1.5
 ROUNDS, QUICK_ROUNDS = (2, 4, 6, 8, 12, 16, 24, 35), (2,)
@@ -30,7 +30,7 @@ PACES = tuple(2.0**k for k in range(-9, 1))
 """Least υ in units of β. Theory has υ ≥ 2β for the worst problem; tuning may go below."""
 
 
-def wanted(quick: bool) -> Cells:
+def wanted(quick: bool) -> CellGrid:
     """Return the cells: every algorithm with every number of rounds."""
     grid = {"algorithm": ALGORITHMS, "rounds": QUICK_ROUNDS if quick else ROUNDS}
     return cells(grid, QUICK_TRIALS if quick else TRIALS)

@@ -8,7 +8,7 @@ from ringfence.research.experiments import methods, synthetic
 from ringfence.research.experiments.methods import METHODS
 from ringfence.research.experiments.sweeps import by_point, mean_and_error
 from ringfence.research.experiments.synthetic import PROBLEMS, Size
-from ringfence.simulation.cells import Cell, Cells, Row, cells
+from ringfence.simulation.cells import Cell, CellGrid, Row, cells
 
 EPSILONS, QUICK_EPSILONS = (0.5, 2.0, 8.0), (8.0,)
 SEEDS, QUICK_SEEDS = 10, 2
@@ -52,7 +52,7 @@ class Excess:
         return self.population if risk == "population" else self.empirical
 
 
-def wanted(quick: bool) -> Cells:
+def wanted(quick: bool) -> CellGrid:
     """Return the cells; a trial is a data set."""
     grid = {
         "problem": PROBLEMS,

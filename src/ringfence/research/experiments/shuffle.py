@@ -33,7 +33,7 @@ from ringfence.research.experiments.trust import (
 )
 from ringfence.research.markdown import command
 from ringfence.simulation import engine
-from ringfence.simulation.cells import Cell, Cells, Row, cells
+from ringfence.simulation.cells import Cell, CellGrid, Row, cells
 from ringfence.simulation.gradient import clip_of
 
 NAME = "shuffle"
@@ -89,7 +89,7 @@ def reproduce(
     return shuffle_page.write(results, out, command(NAME, out, quick))
 
 
-def wanted(quick: bool) -> Cells:
+def wanted(quick: bool) -> CellGrid:
     """Return the cells; a trial is a data set."""
     grid = {
         "problem": (DIFFERENT,) if quick else (*PROBLEMS, DIGITS),

@@ -16,7 +16,7 @@ from ringfence.research.experiments.league.own import Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
-from ringfence.simulation.gradient import Federation
+from ringfence.simulation.gradient import StackedSilos
 
 ROUNDS = (8, 30, 100)
 STEPS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -81,5 +81,5 @@ def _run(
 
 
 @lru_cache(maxsize=1)
-def _federation(table: LeagueTable) -> Federation:
+def _federation(table: LeagueTable) -> StackedSilos:
     return engine.federation([(own.features, own.targets) for own in table.silos.values()])
