@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ringfence.cli.help import App
+from ringfence.cli.options import App
 from ringfence.cli.output import Output, require_folder
 from ringfence.planning.options import REQUIRED, offered, parse_public_keys
 

@@ -7,13 +7,11 @@ looks the same with each of them.
 import difflib
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import typer
 import typer.core
-
-from ringfence.cli.options import as_typer_command
 
 typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
 
@@ -147,32 +145,6 @@ class Group(_Sections, typer.core.TyperGroup):
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'.{_suggestion(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
-
-
-class App(typer.Typer):
-    """A group of commands whose help has sections and examples."""
-
-    def __init__(self, **settings: Any) -> None:
-        """Make a group of commands with this command line's own help pages."""
-        super().__init__(
-            cls=Group,
-            no_args_is_help=True,
-            add_completion=False,
-            rich_markup_mode=None,
-            pretty_exceptions_enable=False,  # its traceback shows local variables, which may hold records
-            **settings,
-        )
-
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a command, with options for the fields of its request objects, and --json if it returns an `Output`."""
-        add = super().command(name, **{"cls": Command, **settings})
-
-        def added(command: Callable[..., None]) -> Callable[..., None]:
-            """Add the command to the group, and return it unchanged."""
-            add(as_typer_command(command))
-            return command
-
-        return added
 
 
 def _argument(parameter: Any) -> str:

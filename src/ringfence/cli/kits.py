@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ringfence.cli import server, silo
-from ringfence.cli.help import App
-from ringfence.cli.options import argument, option
+from ringfence.cli.options import App, argument, option
 from ringfence.cli.output import say, warn
 from ringfence.errors import require_extra
 from ringfence.planning.options import REQUIRED, offered

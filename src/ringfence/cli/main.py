@@ -25,8 +25,8 @@ from ringfence.cli import (
     statistics,
     training,
 )
-from ringfence.cli.help import CHECK, OPERATE, SERVE, START, TRAIN, App
-from ringfence.cli.options import option
+from ringfence.cli.help import CHECK, OPERATE, SERVE, START, TRAIN
+from ringfence.cli.options import App, option
 from ringfence.cli.output import say, warn
 from ringfence.deployment.processes import forbid_core_dumps, leave
 from ringfence.errors import RingfenceError

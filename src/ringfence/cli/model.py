@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringfence.cli.help import App
-from ringfence.cli.options import ModelFile
+from ringfence.cli.options import App, ModelFile
 from ringfence.cli.output import Output, Table, require_folder, say, warn
 from ringfence.errors import WHY, OutputError, os_error_as, visible
 from ringfence.federation.requests import DELTA, FILES, AskRequest

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ringfence.cli.help import Command, Group
 from ringfence.cli.output import Output, show_output
 from ringfence.planning.options import Option
 
@@ -37,6 +38,32 @@ NOTE = ("A note kept with the decision in the ledger and in certificates.", "Led
 Note = Annotated[str, option(*NOTE, metavar="TEXT")]
 PlanFile = Annotated[Path, argument("A plan, as written by `ringfence plan --out`.", metavar="PLAN")]
 Which = Annotated[str, argument("A plan's file, or at least the first 8 characters of its digest.", metavar="PLAN")]
+
+
+class App(typer.Typer):
+    """A group of commands whose help has sections and examples."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Make a group of commands with this command line's own help pages."""
+        super().__init__(
+            cls=Group,
+            no_args_is_help=True,
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,  # its traceback shows local variables, which may hold records
+            **settings,
+        )
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        """Add a command, with options for the fields of its request objects, and --json if it returns an `Output`."""
+        add = super().command(name, **{"cls": Command, **settings})
+
+        def added(command: Callable[..., None]) -> Callable[..., None]:
+            """Add the command to the group, and return it unchanged."""
+            add(as_typer_command(command))
+            return command
+
+        return added
 
 
 def as_typer_command(command: Callable[..., Any]) -> Callable[..., None]:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from ringfence.cli.help import App
-from ringfence.cli.options import AsJson
+from ringfence.cli.options import App, AsJson
 from ringfence.cli.output import Output, require_folder, show_output, warn
 from ringfence.errors import OutputError, RecordsError
 from ringfence.planning.options import REQUIRED, offered

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringfence.cli.evaluation import describe_evaluation
-from ringfence.cli.help import App
+from ringfence.cli.options import App
 from ringfence.cli.output import Output, Table, progress, remark, require_folder, warn
 from ringfence.cli.training import TrackingOptions
 from ringfence.errors import WHY, DoorError, OutputError, TrainingError, os_error_as, require_extra

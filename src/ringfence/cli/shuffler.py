@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ringfence.cli.help import App
-from ringfence.cli.options import NewFolder, PlanFile, Which, argument, option
+from ringfence.cli.options import App, NewFolder, PlanFile, Which, argument, option
 from ringfence.cli.output import Output, Table, say
 from ringfence.errors import require_extra
 from ringfence.planning.options import offered

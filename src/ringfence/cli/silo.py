@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ringfence.cli.help import App
 from ringfence.cli.ledger import describe_summary
-from ringfence.cli.options import NOTE, Note, PlanFile, Which, argument, option
+from ringfence.cli.options import NOTE, App, Note, PlanFile, Which, argument, option
 from ringfence.cli.output import Output, Table, require_folder, say
 from ringfence.errors import require_extra, visible
 from ringfence.federation.requests import NEW_BEGINNING, SCHEMA, UNUSUAL_BUDGET

@@ -180,7 +180,7 @@ class FederatedOrdinalClassifier(ProbabilisticClassifier):
         self.coef_ = self.coef_[:1]
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return one number per row for two classes, else the log of every class's probability."""
+        """Return the ordinal classifier's score per row for two classes, else the log of every class's probability."""
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else np.log(np.maximum(self.predict_proba(X), 1e-300))
 

@@ -18,7 +18,7 @@ KIND = Kind("sweep", SweepError)
 
 
 def read_rows(out: Path) -> Iterator[Row]:
-    """Stream a sweep's rows, also while it runs: parameters, trial, results; a half-written last row is left out."""
+    """Stream the complete rows of a sweep's table, also while it runs: parameters, trial, results."""
     parameters = SweepHeader.read(out).parameters
     names = {*parameters, TRIAL}
     for number, line in enumerate(_complete_lines(out), start=1):
@@ -42,12 +42,12 @@ class SweepHeader:
     parameters: tuple[str, ...]
 
     def line(self) -> bytes:
-        """Return the first line of a sweep's file."""
+        """Return the first line of a sweep's table, which names the sweep."""
         return _to_line({"ringfence_sweep": FORMAT, "label": self.label, "parameters": self.parameters})
 
     @staticmethod
     def read(out: Path) -> "SweepHeader":
-        """Read the first line of a sweep's file."""
+        """Read the first line of a sweep's table."""
         content = _parse(next(_complete_lines(out), b""))
         if "ringfence_sweep" not in content:
             raise SweepError(f"{out} is not a sweep's file: choose another one.")
@@ -58,7 +58,7 @@ class SweepHeader:
         return SweepHeader(content["label"], tuple(content["parameters"]))
 
     def require(self, asked: "SweepHeader", out: Path) -> None:
-        """Refuse to go on with a file of another sweep."""
+        """Refuse to continue the table of another sweep."""
         advice = "choose another file, or delete this one to start over"
         if self.label != asked.label:
             raise SweepError(f"{out} holds the sweep '{self.label}', not '{asked.label}': {advice}.")
@@ -97,7 +97,7 @@ class Log:
         return self.skipped + self.written
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add a block's rows to the sweep's file; when this returns they are on the disk."""
+        """Add a block's rows to the sweep's table; when this returns they are on the disk."""
         names = frozenset(rows[0].keys() - {*self.header.parameters, TRIAL})
         if self.names is not None and names != self.names:
             raise SweepError(
@@ -110,18 +110,18 @@ class Log:
 
 
 def _complete_lines(out: Path) -> Iterator[bytes]:
-    """Stream the lines of a sweep's file that end; only the last may not, half-written or still being written."""
+    """Stream the complete lines of a sweep's table; the last one may be half-written."""
     with os_error_as(SweepError, f"{out} cannot be read ({WHY}): check the path."), out.open("rb") as file:
         yield from (line for line in file if line.endswith(b"\n"))
 
 
 def _to_line(content: Mapping[str, object]) -> bytes:
-    """Write a row as a line of the sweep's file."""
+    """Return a row as a line of the sweep's table."""
     return json.dumps(content).encode() + b"\n"
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """Return the object in a line of a sweep's file; an empty one if it holds none."""
+    """Return the object in a line of a sweep's table; an empty one if it holds none."""
     try:
         content = json.loads(line)
     except ValueError:

@@ -38,7 +38,7 @@ def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int]) -> FloatAr
 
 
 def simulated_state(plan: Plan, silos: Silos, seed: int) -> ServerState:
-    """Return the simulated server's state after the stages before the first training stage."""
+    """Simulate a trial up to the first training stage, and return the server's state."""
     return simulated_states(plan, silos, [seed], plan.training_numbers[0])[0]
 
 

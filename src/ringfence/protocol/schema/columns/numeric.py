@@ -113,7 +113,7 @@ class Scaled(ReadColumn):
 
     @property
     def target_scaling(self) -> tuple[float, float]:
-        """What to multiply a scaled numeric target by, and what to add then, to have it in its own units."""
+        """Factor and summand that turn scaled numbers of a numeric column, as the target, back into its own units."""
         return self.unit, self.offset
 
     @property
