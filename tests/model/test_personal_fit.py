@@ -7,7 +7,7 @@ import pytest
 
 from ringfence.errors import RecordsError
 from ringfence.model import personal_fit
-from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, STRENGTHS, WeightedRows, predict_unseen, tune
+from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, STRENGTHS, OwnRows, predict_unseen, tune
 from ringfence.protocol import FloatArray, Loss, Pinball, Softmax, Squared
 from ringfence.protocol.losses import LOSSES
 from ringfence.protocol.losses.targets import values_of
@@ -16,7 +16,7 @@ from ringfence.protocol.plan import sections
 WIDTH = 4
 
 
-def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> WeightedRows:
+def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> OwnRows:
     """Records with a constant as their last feature, and targets of the loss's kind."""
     random = np.random.default_rng(seed)
     features = np.concatenate([random.uniform(-1, 1, (records, WIDTH - 1)), np.ones((records, 1))], axis=1)
@@ -28,10 +28,10 @@ def rows_of(loss: Loss, records: int = 60, *, seed: int = 1) -> WeightedRows:
         "numbers": np.column_stack([score, 1 - score, np.zeros(records), np.ones(records)]),
         "time": np.column_stack([np.abs(score), random.integers(0, 2, records), np.zeros(records), np.ones(records)]),
     }
-    return WeightedRows.one_each(features, targets[loss.target_kind])
+    return OwnRows.one_each(features, targets[loss.target_kind])
 
 
-def objective(loss: Loss, rows: WeightedRows, center: FloatArray, strength: float, weights: FloatArray) -> float:
+def objective(loss: Loss, rows: OwnRows, center: FloatArray, strength: float, weights: FloatArray) -> float:
     """What the weights are to make least, as the module's own words have it."""
     pull = strength * np.mean(rows.features**2)
     values = values_of(loss, rows.features @ loss.matrix(weights, WIDTH), rows.targets)
@@ -76,7 +76,7 @@ def test_a_federation_that_is_right_is_left_as_it_is_and_one_that_is_wrong_is_le
     right = np.array([0.5, -0.3, 0.2, 0.1])
     random = np.random.default_rng(3)
     features = random.uniform(-1, 1, (40, WIDTH))
-    rows = WeightedRows.one_each(features, features @ right)
+    rows = OwnRows.one_each(features, features @ right)
     assert tune(Squared(), rows, right).strength == math.inf
     wrong = tune(Squared(), rows, right + 5.0)
     assert wrong.strength == min(STRENGTHS)
@@ -100,7 +100,7 @@ def test_a_loss_in_cross_validation_is_of_fits_that_did_not_see_the_record() -> 
 
 def test_rows_of_one_person_are_in_one_fold_and_count_as_one() -> None:
     rows = rows_of(Squared(), 40)
-    doubled = WeightedRows(
+    doubled = OwnRows(
         np.repeat(rows.features, 2, axis=0), np.repeat(rows.targets, 2), np.repeat(np.arange(40), 2), np.full(80, 0.5)
     )
     one, other = tune(Squared(), rows, np.zeros(WIDTH)), tune(Squared(), doubled, np.zeros(WIDTH))
@@ -117,7 +117,7 @@ def test_only_the_measured_rows_are_predicted_and_a_changed_one_moves_no_predict
     assert all(len(scores) == 20 for scores in found.values())
     targets = rows.targets.copy()
     targets[0] += 10.0  # the first measured row's
-    moved, _ = predict_unseen(Squared(), WeightedRows.one_each(rows.features, targets), start, measured)
+    moved, _ = predict_unseen(Squared(), OwnRows.one_each(rows.features, targets), start, measured)
     for name in (ALONE, FEDERATION, OWN):
         assert moved[name][0] == found[name][0]
     assert not np.array_equal(moved[OWN][1:], found[OWN][1:])

@@ -22,7 +22,7 @@ from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Value, bullets, document, section, table, tag
 from ringfence.model import personal_fit
 from ringfence.model.model import OWN_KIND, Model, Predictor, measured
-from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, WeightedRows
+from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, OwnRows
 from ringfence.protocol import Digest, FloatArray, Plan, SiloName, pack, unpack
 from ringfence.protocol.losses.targets import shifted
 from ringfence.protocol.plan import sections
@@ -99,7 +99,7 @@ class Personalised:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OwnComparison:
     """Scores and mean losses of three models on records that none of them was fitted to.
 
     `gains` has, for the federation's model and the silo's own, the mean loss saved relative to a model of the silo's
@@ -175,7 +175,7 @@ def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personal
     return found
 
 
-def compare(folder: SiloFolder, model: Model, *, note: str = "") -> Comparison:
+def compare(folder: SiloFolder, model: Model, *, note: str = "") -> OwnComparison:
     """Compare a model of the silo's records alone, the federation's and the silo's own on records that no fit saw.
 
     These are the records that the federation's training held out, if any; otherwise all of them.
@@ -191,7 +191,7 @@ def compare(folder: SiloFolder, model: Model, *, note: str = "") -> Comparison:
     targets, counts = rows.targets[unseen], rows.counts[unseen]
     scores = {name: measured(plan, shifted(scored, targets), targets, counts) for name, scored in predicted.items()}
     (metric,) = scores[OWN]
-    made = Comparison(
+    made = OwnComparison(
         silo=folder.name,
         metric=metric,
         records=len(losses[OWN]),
@@ -211,7 +211,7 @@ def _mean_and_error(differences: FloatArray) -> tuple[float, float]:
     return float(np.mean(differences)), float(np.std(differences, ddof=1) / math.sqrt(len(differences)))
 
 
-def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, WeightedRows]:
+def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, OwnRows]:
     """Return the silo's data, and its rows as the model's plan encodes them; RecordsError if it is not the model's."""
     data = folder.current_records(ledger)
     if problem := data.difference(plan.data):
@@ -219,10 +219,10 @@ def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, Weig
             f"This model does not fit the data of silo '{folder.name}': {problem}. Name a model that was trained with "
             "this silo's schema."
         )
-    return data, WeightedRows.of(data.encoded(plan.data), plan)
+    return data, OwnRows.of(data.encoded(plan.data), plan)
 
 
-def _unseen(plan: Plan, rows: WeightedRows, account: Account, *, were_moved: bool) -> tuple[NDArray[np.bool_], str]:
+def _unseen(plan: Plan, rows: OwnRows, account: Account, *, were_moved: bool) -> tuple[NDArray[np.bool_], str]:
     """Return which rows the federation's training did not see, and a remark about that."""
     everything = np.ones(len(rows.targets), dtype=bool)
     if plan.terms(account.silo) is None:
@@ -295,7 +295,7 @@ def _page_of_model(found: Personalised) -> str:
     )
 
 
-def _page_of_comparison(found: Comparison) -> str:
+def _page_of_comparison(found: OwnComparison) -> str:
     """Return the page that compares a silo's own model with the federation's and one of its records alone."""
     rows = [
         (name, found.scores[name], found.losses[name], *(found.gains.get(name) or (None, None)))

@@ -44,7 +44,7 @@ _NARROW = 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WeightedRows(Unpicklable):
+class OwnRows(Unpicklable):
     """Encoded rows, each with the number of its record (or person) and a weight; a record's weights add up to 1."""
 
     features: FloatArray
@@ -53,12 +53,12 @@ class WeightedRows(Unpicklable):
     counts: FloatArray
 
     @classmethod
-    def one_each(cls, features: FloatArray, targets: FloatArray) -> "WeightedRows":
+    def one_each(cls, features: FloatArray, targets: FloatArray) -> "OwnRows":
         """Return rows that are a record each, with weight 1."""
         return cls(features, targets, np.arange(len(targets)), np.ones(len(targets)))
 
     @classmethod
-    def of(cls, records: Records, plan: Plan) -> "WeightedRows":
+    def of(cls, records: Records, plan: Plan) -> "OwnRows":
         """Return a silo's records, weighted as in the plan."""
         of_row = np.arange(len(records.targets)) if records.persons is None else records.persons.of_row
         return cls(records.block(), records.targets, of_row, records.shares(plan, np.ones(len(records))))
@@ -71,9 +71,9 @@ class WeightedRows(Unpicklable):
         """Show how many rows there are, and none of their values."""
         return f"<{len(self.targets)} rows, values hidden>"
 
-    def where(self, chosen: NDArray[np.bool_]) -> "WeightedRows":
+    def where(self, chosen: NDArray[np.bool_]) -> "OwnRows":
         """Return the chosen rows of a silo's own fit; they keep their records' numbers."""
-        return WeightedRows(self.features[chosen], self.targets[chosen], self.of_row[chosen], self.counts[chosen])
+        return OwnRows(self.features[chosen], self.targets[chosen], self.of_row[chosen], self.counts[chosen])
 
     def by_record(self, values: FloatArray) -> FloatArray:
         """Return each record's weighted mean over its rows; 0 for a record without rows."""
@@ -98,7 +98,7 @@ ALONE, FEDERATION, OWN = "own records alone", "the federation's model", "the sil
 """The three models that are compared."""
 
 
-def tune(loss: Loss, rows: WeightedRows, start: FloatArray) -> TunedFit:
+def tune(loss: Loss, rows: OwnRows, start: FloatArray) -> TunedFit:
     """Fit the weights at the strength with the least cross-validated loss; of equals, the strongest."""
     fold = _folds(rows, np.ones(len(rows.targets), dtype=bool))
     scores = np.zeros((len(STRENGTHS), len(rows.targets), loss.outputs))
@@ -112,7 +112,7 @@ def tune(loss: Loss, rows: WeightedRows, start: FloatArray) -> TunedFit:
 
 
 def predict_unseen(
-    loss: Loss, rows: WeightedRows, federation: FloatArray, measured: NDArray[np.bool_]
+    loss: Loss, rows: OwnRows, federation: FloatArray, measured: NDArray[np.bool_]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """Predict the measured rows, fold by fold, with fits to all other rows.
 
@@ -139,7 +139,7 @@ def predict_unseen(
     }
 
 
-def require_enough(rows: WeightedRows) -> None:
+def require_enough(rows: OwnRows) -> None:
     """Raise RecordsError if a silo has too few records to choose a strength for its own fit."""
     if (number := len(np.unique(rows.of_row))) < FEWEST:
         raise RecordsError(
@@ -148,7 +148,7 @@ def require_enough(rows: WeightedRows) -> None:
         )
 
 
-def require_comparable(rows: WeightedRows, measured: NDArray[np.bool_]) -> None:
+def require_comparable(rows: OwnRows, measured: NDArray[np.bool_]) -> None:
     """Raise RecordsError if there are too few records to compare models on, or to fit them."""
     if (number := len(np.unique(rows.of_row[measured]))) < FEWEST:
         raise RecordsError(
@@ -162,7 +162,7 @@ def require_comparable(rows: WeightedRows, measured: NDArray[np.bool_]) -> None:
         )
 
 
-def _folds(rows: WeightedRows, measured: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _folds(rows: OwnRows, measured: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the fold of each measured row, by its record's rank among the measured ones; −1 for other rows."""
     numbers, places = np.unique(rows.of_row[measured], return_inverse=True)
     fold = np.full(len(rows.targets), -1)
@@ -170,9 +170,7 @@ def _folds(rows: WeightedRows, measured: NDArray[np.bool_]) -> NDArray[np.int64]
     return fold
 
 
-def _weights_by_strength(
-    loss: Loss, rows: WeightedRows, start: FloatArray, count: int = len(STRENGTHS)
-) -> list[FloatArray]:
+def _weights_by_strength(loss: Loss, rows: OwnRows, start: FloatArray, count: int = len(STRENGTHS)) -> list[FloatArray]:
     """Return the weights at each of the first `count` strengths."""
     found = [start]
     for strength in STRENGTHS[1:count]:
@@ -180,7 +178,7 @@ def _weights_by_strength(
     return found
 
 
-def _fit(loss: Loss, rows: WeightedRows, center: FloatArray, strength: float, begin: FloatArray) -> FloatArray:
+def _fit(loss: Loss, rows: OwnRows, center: FloatArray, strength: float, begin: FloatArray) -> FloatArray:
     """Fit a silo's own weights at one strength of the pull towards `center`."""
     total, smooth = rows.counts.sum(), _without_kinks(loss, rows)
     pull = strength * max(float(rows.counts @ np.mean(rows.features**2, axis=1) / total), np.finfo(float).tiny)
@@ -232,7 +230,7 @@ def _newton(
     return at
 
 
-def _without_kinks(loss: Loss, rows: WeightedRows) -> Loss:
+def _without_kinks(loss: Loss, rows: OwnRows) -> Loss:
     """Return the loss of a silo's own fit, with kinks smoothed over a narrow width."""
     if not loss.has_kinks:
         return loss

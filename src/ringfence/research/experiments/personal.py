@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ringfence.model.personal_fit import WeightedRows, tune
+from ringfence.model.personal_fit import OwnRows, tune
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import FloatArray, Logistic, Loss, Schema, Softmax, Squared, parse_schema
@@ -187,14 +187,12 @@ def _task(name: str, data_dir: Path | None, block: list[Cell]) -> list[Row]:
     """Measure one split at every epsilon; the silos' records alone, and the split, are the same at each."""
     problem = DATA[name].build(int(block[0]["trial"]), data_dir)
     zero = np.zeros(problem.loss.dimension(problem.schema.width))
-    alone = measure(
-        problem, [tune(problem.loss, WeightedRows.one_each(*part), zero).weights for part in problem.training]
-    )
+    alone = measure(problem, [tune(problem.loss, OwnRows.one_each(*part), zero).weights for part in problem.training])
     found: list[Row] = []
     for cell in block:
         epsilon = float(cell["epsilon"])
         true, weights = federation(problem, epsilon) if epsilon else (NO_EPSILON, pooled(problem))
-        own = [tune(problem.loss, WeightedRows.one_each(*part), weights).weights for part in problem.training]
+        own = [tune(problem.loss, OwnRows.one_each(*part), weights).weights for part in problem.training]
         found.append(
             {
                 "true_epsilon": true,
@@ -219,7 +217,7 @@ def pooled(problem: Problem) -> FloatArray:
     """Return what all training records in one place would fit, at a ridge that cross-validation chooses."""
     features, targets = (np.concatenate(arrays) for arrays in zip(*problem.training, strict=True))
     return tune(
-        problem.loss, WeightedRows.one_each(features, targets), np.zeros(problem.loss.dimension(features.shape[1]))
+        problem.loss, OwnRows.one_each(features, targets), np.zeros(problem.loss.dimension(features.shape[1]))
     ).weights
 
 
