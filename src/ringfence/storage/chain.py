@@ -1,4 +1,4 @@
-"""An append-only, hash-chained table of entries in a self.
+"""An append-only, hash-chained table of entries in a database.
 
 Committed entries are never changed: triggers refuse it, and the chain of hashes shows it if someone goes around them.
 
