@@ -102,5 +102,5 @@ def test_nothing_is_reported_before_every_silo_has_approved_and_no_model_is_writ
         assert says in failed(server(federation, plan, run, federation.doors(), "--quorum", "all", *options))
     approve(federation, plan)
     shown = finish(server(federation, plan, run, federation.doors(), "--quorum", "all")).decode()
-    assert "Measured privately on 36 records, with 95% intervals\n  accuracy " in shown
+    assert "Measured privately on 36 records, with 95% intervals; positive class: 'yes'\n  accuracy " in shown
     assert "\nmodel " not in shown

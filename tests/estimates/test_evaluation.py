@@ -125,6 +125,15 @@ def test_the_noise_in_all_cells_is_what_their_intervals_count_on() -> None:
     assert chi2(freedom).sf(low * 1.5**2) <= 1e-6
 
 
+def test_an_evaluation_of_several_classes_or_of_numbers_has_no_positive_class() -> None:
+    for design in ("five classes", "Gaussian errors"):
+        plan = plan_of(design, 1000)
+        found = evaluation_report(Evaluation(), plan, asked_twice(plan, {"clinic": drawn(design, 100)}, QUIET))
+        assert found.positive is None
+        assert "positive" not in str(found)
+        assert b"positive" not in found.canonical()
+
+
 def test_silos_are_pooled_by_their_records_and_each_has_its_own_metrics() -> None:
     plan = plan_of("balanced", 1000)
     silos = {"large": drawn("balanced", 900), "small": drawn("balanced", 100, seed=2)}
@@ -140,6 +149,8 @@ def test_silos_are_pooled_by_their_records_and_each_has_its_own_metrics() -> Non
     assert again == found
     assert json.loads(found.canonical())["coverage"] == 0.95
     assert len(found.together.roc) == 31
+    assert found.positive == plan.data.target_column.classes[1]
+    assert f"; positive class: '{found.positive}'\n" in str(found)
     assert sum(cell.share.value or 0.0 for cell in found.together.confusion) == pytest.approx(1.0, abs=1e-3)
 
 

@@ -82,6 +82,7 @@ def evaluation_report(query: Evaluation, facts: Facts, rounds: Sequence[Answered
         unit=facts.unit,
         together=model_metrics(read_rounds(query, facts, rounds)),
         silos={name: model_metrics(read_rounds(query, facts, rounds, name)) for name in rounds[-1].answers},
+        positive=facts.data.target_column.classes[-1] if facts.loss.target_kind == "label" else None,
     )
 
 

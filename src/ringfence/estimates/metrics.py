@@ -181,8 +181,16 @@ class EvaluationReport(Public):
     coverage: float = COVERAGE
     together: ModelMetrics
     silos: dict[str, ModelMetrics]
+    positive: str | None = None
+    """The class that precision, recall and the share of positives speak of: the last of two. None if there is none."""
+
+    @property
+    def positive_words(self) -> str:
+        """The positive class in words, after a semicolon; empty if there is none."""
+        return f"; positive class: '{self.positive}'" if self.positive is not None else ""
 
     def __str__(self) -> str:
         """Return the metrics of the evaluation in words, one per line."""
         head = f"Measured privately on {self.together.records} {self.unit}s, with {self.coverage:.0%} intervals"
+        head += self.positive_words
         return "\n  ".join([head, *self.together.sentences()])

@@ -126,7 +126,7 @@ def _evaluation_section(model: Model) -> list[str]:
     found = model.evaluation
     head = (
         f"Measured privately on {found.together.records} held-out {found.unit}s of all silos. Each interval holds with "
-        f"probability {found.coverage:.0%}."
+        f"probability {found.coverage:.0%}{_markdown_text(found.positive_words)}."
     )
     return ["## Evaluation", head, "\n".join(f"- {_markdown_text(line)}." for line in found.together.sentences())]
 

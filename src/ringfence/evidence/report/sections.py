@@ -135,7 +135,7 @@ def evaluation_charts(report: EvaluationReport | None) -> dict[str, Html | None]
     """Return the ROC and the calibration curve, by name; None where there is none."""
     if report is None:
         return {}
-    return {"roc": _roc_chart(report.together), "calibration": _calibration_chart(report.together)}
+    return {"roc": _roc_chart(report.together), "calibration": _calibration_chart(report)}
 
 
 def evaluation_section(report: EvaluationReport | None, charts: Mapping[str, Html | None]) -> Html | None:
@@ -152,14 +152,15 @@ def evaluation_section(report: EvaluationReport | None, charts: Mapping[str, Htm
         paragraph(
             f"Measured with noise on {whole.records:,} held-out {unit}s and charged to their silos' ledgers, so this "
             f"part is as private as the model. Each interval covers the population's value with probability "
-            f"{report.coverage:.0%}."
+            f"{report.coverage:.0%}{report.positive_words}."
         ),
         bullets(*(f"{one[0].upper()}{one[1:]}." for one in whole.sentences())),
         table("Per silo", ["silo", f"{unit}s", "metric", "value", "interval"], silos) if len(silos) > 1 else None,
         table("Confusion matrix", ["actual", "predicted", "share", "interval"], confusion) if confusion else None,
         figure(charts.get("roc"), "True positive rate against false positive rate, at each threshold measured."),
         figure(
-            charts.get("calibration"), "How often the second class occurred, against the probability the model gave it."
+            charts.get("calibration"),
+            f"How often {_predicted_class(report)} occurred, against the probability the model gave it.",
         ),
     )
 
@@ -198,15 +199,22 @@ def _roc_chart(metrics: ModelMetrics) -> Html | None:
     )
 
 
-def _calibration_chart(metrics: ModelMetrics) -> Html | None:
+def _predicted_class(report: EvaluationReport) -> str:
+    """Name the class whose probability the calibration curve shows."""
+    if report.positive is not None:
+        return f"'{report.positive}'"
+    return "the second class" if report.together.roc else "the predicted class"
+
+
+def _calibration_chart(report: EvaluationReport) -> Html | None:
     """Draw the calibration curve for the reports' section on metrics; None if there are too few points."""
-    points = [(bin.predicted, bin.share.value) for bin in metrics.calibration if bin.share.value is not None]
+    points = [(bin.predicted, bin.share.value) for bin in report.together.calibration if bin.share.value is not None]
     if len(points) < 2:
         return None
     return line_chart(
         [Line("this model", sorted(points)), Line("perfectly calibrated", [(0.0, 0.0), (1.0, 1.0)], level=True)],
         title="Calibration curve",
-        description="How often the second class occurred, against its predicted probability, measured with noise.",
+        description=f"How often {_predicted_class(report)} occurred, against its predicted probability, with noise.",
         x_label="predicted probability",
         y_label="observed share",
     )
