@@ -100,3 +100,27 @@ def test_what_cannot_be_evaluated_is_refused_before_anything_is_spent(
 def test_a_model_of_another_schema_is_not_compared(federation: Federation, trained: Path) -> None:
     other = federation.model(target="cost")
     refuses("different schemas or losses", *asked(federation, trained, "--against", other))
+
+
+def test_only_the_figures_that_are_named_are_measured_and_printed(federation: Federation, trained: Path) -> None:
+    found = ringfence_json(*asked(federation, trained, "--figures", "ACCURACY, recall"))["evaluation"]["together"]
+    names = ["accuracy", "accuracy of guessing the larger class", "accuracy above guessing", "recall"]
+    assert [metric["name"] for metric in found["metrics"]] == names
+    assert not found["confusion"]
+    usual = ringfence_json(*asked(federation, trained))["evaluation"]["together"]["metrics"]
+    assert [metric["name"] for metric in usual] == [*names[:3], "AUC"]
+    assert (
+        len(ringfence_json(*asked(federation, trained, "--figures", "all"))["evaluation"]["together"]["metrics"]) > 10
+    )
+
+
+def test_an_unknown_figure_is_refused_with_the_list_before_anything_is_charged(
+    federation: Federation, trained: Path
+) -> None:
+    before = total(federation, "north")
+    refused = (
+        "There is no figure 'recal' of a model with this target: choose from accuracy, share of positives, precision"
+    )
+    refuses(refused, *asked(federation, trained, "--figures", "accuracy,recal"))
+    refuses(refused, *federation.train("--figures", "recal", "--rounds", "5"))
+    assert total(federation, "north") == before

@@ -35,10 +35,10 @@ def test_no_report_writes_none(federation: Federation) -> None:
 
 
 def test_figures_and_a_tracker_get_folders_of_their_own(federation: Federation) -> None:
-    figures, board = federation.folder / "figures", federation.folder / "board"
+    charts, board = federation.folder / "charts", federation.folder / "board"
     page = federation.folder / "page.html"
-    ringfence_json(*federation.train("--rounds", "5", "--report", page, "--figures", figures, "--track", board))
-    drawn = {path.stem for path in figures.glob("*.svg")}
+    ringfence_json(*federation.train("--rounds", "5", "--report", page, "--svg", charts, "--track", board))
+    drawn = {path.stem for path in charts.glob("*.svg")}
     assert drawn - {"roc", "calibration"} == {"budgets", "epsilon", "updates", "privacy-accuracy", "held-out-loss"}
     assert len(list(board.iterdir())) == 1
 
@@ -47,7 +47,7 @@ def test_figures_and_a_tracker_get_folders_of_their_own(federation: Federation) 
     ("options", "says"),
     [
         (["--report", "page.html", "--no-report"], "contradict each other"),
-        (["--figures", "figures", "--no-report"], "name its file with --report"),
+        (["--svg", "charts", "--no-report"], "name its file with --report"),
         (["--report", "missing/page.html"], "does not exist"),
         (["--report", "model.json", "--out", "model.json"], "cannot both be written"),
         (["--track", "north.csv/board"], "Name another folder"),

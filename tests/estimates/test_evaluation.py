@@ -78,6 +78,40 @@ def test_without_noise_the_metrics_are_those_of_the_records(design: str) -> None
         assert low <= exact <= high, name
 
 
+@pytest.mark.parametrize(
+    ("design", "figures", "blocks"),
+    [
+        ("balanced", ("accuracy",), {"confusion"}),
+        ("balanced", ("recall", "AUC"), {"confusion", "scores"}),
+        ("balanced", ("Brier score",), {"confusion", "brier"}),
+        ("five classes", ("log loss",), {"loss"}),
+        ("five classes", ("accuracy", "log loss"), {"correct", "cells", "loss"}),
+        ("Gaussian errors", ("MAE",), {"residuals", "absolute"}),
+        ("Gaussian errors", ("share of targets below the prediction",), {"below"}),
+    ],
+)
+def test_only_what_the_figures_need_is_asked_and_without_noise_they_are_those_of_the_records(
+    design: str, figures: tuple[str, ...], blocks: set[str]
+) -> None:
+    plan, data, query = plan_of(design, 1000), drawn(design, 3000), Evaluation(figures=figures)
+    rounds = asked_twice(plan, {"clinic": data}, QUIET, query)
+    shares = [query.read(plan, one.argument).shares for one in rounds]
+    assert {name for each in shares for name, share in each.items() if share} == blocks
+    found = model_metrics(read_rounds(query, plan, rounds), figures)
+    exact = exact_metrics(plan.loss, data) | clipped_metrics(
+        plan.loss, data, query.read(plan, rounds[-1].argument).bin_edges
+    )
+    assert {metric.name.partition(" of guessing ")[0].partition(" above ")[0] for metric in found.metrics} == set(
+        figures
+    )
+    for name in figures:
+        assert found.metric(name).value == pytest.approx(exact[name], abs=1e-4, rel=0.02), name
+
+
+def test_an_evaluation_that_names_no_figures_is_the_document_that_it_was_before_figures_could_be_named() -> None:
+    assert Evaluation().canonical() == b'{"name":"evaluation"}'
+
+
 @pytest.mark.parametrize("design", ["balanced", "five classes", "Gaussian errors"])
 def test_three_records_or_one_class_give_no_number_without_an_interval(design: str) -> None:
     plan = plan_of(design, 1000)

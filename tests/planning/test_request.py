@@ -178,6 +178,7 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "dispersion": (["--dispersion", "0.5"], 0.5),
     "cuts": (["--cuts", "1,2.5"], (1.0, 2.5)),
     "margin": (["--margin", "0.2"], 0.2),
+    "figures": (["--figures", "accuracy, recall"], ("accuracy", "recall")),
     "sampling": (["--sampling", "one-pass"], "one-pass"),
     "batch": (["--batch", "9"], 9),
     "unit": (["--unit", "person"], "person"),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ringfence.cli.output import Output, Table, require_folder, write_plan
 from ringfence.errors import PlanError
 from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
-from ringfence.planning.options import REQUIRED, offered, offered_sizes
+from ringfence.planning.options import REQUIRED, offered, offered_sizes, parse_figures
+from ringfence.planning.request import FIGURES
 
 if TYPE_CHECKING:
     from ringfence.estimates.metrics import EvaluationReport, Metric
@@ -25,6 +26,9 @@ class EvaluationOptions(AskRequest):
     delta: float | None = offered(None, *DELTA)
     against: Path | None = offered(None, "Another model to compare with on the same records.", "Evaluation")
     all_records: bool = offered(False, "Use all records, not only the held-out ones.", "Evaluation")
+    figures: Sequence[str] | None = offered(
+        None, *FIGURES, metavar="NAME,NAME...", reads=str | None, parser=parse_figures
+    )
     exact: bool = offered(False, "Also measure without noise: NOT PRIVATE.", "Evaluation")
     sizes: Mapping[str, int] = offered_sizes(
         {},
@@ -55,7 +59,7 @@ def evaluate(options: EvaluationOptions) -> Output:
     if options.exact and options.out is not None:
         raise PlanError("--exact needs the silos' tables: give them, or remove --exact.")
     require_folder(options.out)
-    make_plan = evaluation_plan_maker(model, against=against, all_records=options.all_records)
+    make_plan = evaluation_plan_maker(model, against=against, all_records=options.all_records, figures=options.figures)
     if options.out is not None:
         sizes = options.sizes or {terms.name: terms.records for terms in model.plan.silos}
         return write_plan(make_plan(options.members(sizes)), options.out)

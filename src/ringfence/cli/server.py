@@ -130,7 +130,7 @@ def run(options: RunOptions) -> Output:
     _write(folder / "report.json", json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     recorder.end(content["guarantees"])
     page = run_report_page(plan, content, recorder.rounds, evaluation)
-    page.write(folder / "report.html", figures=options.figures)
+    page.write(folder / "report.html", svg=options.svg)
     asked = len(content["rounds"])
     files = "".join(f"\n{what} {path}" for what, path in made.items() if path is not None)
     return Output(

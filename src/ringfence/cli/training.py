@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackingOptions:
-    """Figures of the report, and a tracker that follows the rounds."""
+    """Charts of the report, and a tracker that follows the rounds."""
 
-    figures: Path | None = offered(
-        None, "Also write the report's figures to this folder, as SVG.", "Output", metavar="FOLDER"
+    svg: Path | None = offered(
+        None, "Also write the report's charts to this folder, as SVG.", "Output", metavar="FOLDER"
     )
     track: Path | None = offered(
         None, "Write each round's public numbers to this folder, for TensorBoard.", "Output", metavar="FOLDER"
@@ -65,8 +65,8 @@ class TrainOutput(TrackingOptions):
             raise OutputError("--report and --no-report contradict each other: give one of them.")
         usual = ledgers / "ringfence-report.html" if self.out is None else self.out.with_suffix(".html")
         path = self.report or (None if self.no_report else usual)
-        if self.figures is not None and path is None:
-            raise OutputError("--figures needs a report: name its file with --report.")
+        if self.svg is not None and path is None:
+            raise OutputError("--svg needs a report: name its file with --report.")
         if path is not None and path == self.out:
             raise OutputError(f"The model and the report cannot both be written to {path}: name another file.")
         require_folder(path)
@@ -121,7 +121,7 @@ def train(request: TrainRequest, output: TrainOutput) -> Output:
 
         proposals = {} if request.tries else propose_other_budgets(request.plan, trained.proposal.plan)
         cap = request.cap[0] if request.cap else None
-        train_report(trained, recorder.rounds, what_if=proposals, cap=cap).write(page, figures=output.figures)
+        train_report(trained, recorder.rounds, what_if=proposals, cap=cap).write(page, svg=output.svg)
     files = {"model": output.out, "report": page}
     return Output(
         {**trained.report(), **({} if page is None else {"report": str(page)})},

@@ -76,8 +76,11 @@ class EvaluationAnswers:
         return next(blocks[name] for blocks in reversed(self.rounds) if name in blocks)
 
     def averaged(self, name: str) -> BlockMeans:
-        """Return the mean over all rounds, weighted by precision, of a block without bin edges."""
-        every = [blocks[name] for blocks in self.rounds if name in blocks]
+        """Return the mean, weighted by precision, over all rounds that asked for a block with the last bin edges."""
+        edges = self.latest(name).bin_edges
+        every = [
+            blocks[name] for blocks in self.rounds if name in blocks and np.array_equal(blocks[name].bin_edges, edges)
+        ]
         precision = np.array([one.noise**-2 for one in every])
         values = precision @ np.array([one.values for one in every]) / precision.sum()
         return BlockMeans(values, float(precision.sum() ** -0.5), every[-1].bin_edges)

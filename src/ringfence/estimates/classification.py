@@ -23,10 +23,13 @@ from ringfence.estimates.answers import (
 )
 from ringfence.estimates.intervals import Interval, absolute_sum_half_width, simultaneous_half_widths
 from ringfence.estimates.metrics import (
+    FigureBlocks,
+    Figures,
     Metric,
     bounded_metric,
     clipped_loss_metric,
     clipped_mean_metric,
+    needed_shares,
     normal_metric,
     ratio_metric,
     ratio_of_shares,
@@ -44,6 +47,30 @@ _ENDS = 65
 """Shares of positives, within their bounds, at which average precision is computed."""
 
 RARE = "too few records of one class for this much noise"
+CONFUSION, ROC, CALIBRATION = "confusion matrix", "ROC curve", "calibration curve"
+_BRIER, _ECE, _BIAS = "Brier score", "expected calibration error", "mean predicted minus observed"
+
+
+def binary_figures(loss: Loss) -> FigureBlocks:
+    """Return the blocks that each figure of a classifier of two classes needs."""
+    sides, scores = ("confusion",), ("confusion", "scores")
+    counted = ("accuracy", "share of positives", "precision", "recall", "specificity", "F1", CONFUSION)
+    ranked = ("AUC", "average precision", ROC)
+    likely: FigureBlocks = {_BIAS: scores, _ECE: scores, CALIBRATION: scores, _BRIER: ("confusion", "brier")}
+    return {
+        **dict.fromkeys(counted, sides),
+        **dict.fromkeys(ranked, scores),
+        **(likely if loss.is_log_loss else {}),
+        loss_name(loss): ("confusion", "scores", "loss"),
+    }
+
+
+def multiclass_figures(loss: Loss) -> FigureBlocks:
+    """Return the blocks that each figure of a classifier of several classes needs."""
+    cells, confidence = ("correct", "cells"), ("correct", "cells", "confidence")
+    few = {CONFUSION: cells} if loss.categories <= MOST_CONFUSED else {}
+    brier = {_BRIER: ("brier",)} if loss.is_log_loss else {}
+    return {"accuracy": cells, **few, **brier, loss_name(loss): ("loss",), _ECE: confidence, CALIBRATION: confidence}
 
 
 @dataclass(frozen=True)
@@ -59,10 +86,13 @@ class ScoreShares:
     @classmethod
     def of(cls, answers: EvaluationAnswers) -> "ScoreShares":
         """Read the sides of a classifier's threshold from all rounds, and the scores on each side from the last."""
-        confusion, tree = answers.averaged("confusion"), answers.latest("scores")
+        confusion = answers.averaged("confusion")
         class_and_side = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
         slopes = np.column_stack([class_and_side.prod(axis=1), class_and_side / MARGIN]) / 4
         sides = CellShares(0.25 + slopes @ confusion.values, confusion.noise**2 * slopes @ slopes.T, answers.records)
+        # Without a tree, cells of equal shares: only their sums on each side are used.
+        nothing = BlockMeans(np.zeros(4 * (LEAVES - 1)), 0.0, np.zeros(2 * (LEAVES - 1)))
+        tree = answers.latest("scores") if answers.has("scores") else nothing
         below, above = np.split(tree.bin_edges, 2)
         order = np.concatenate([np.arange(LEAVES)[::-1], LEAVES + np.arange(LEAVES)])
         order = np.concatenate([order, BINS + order])
@@ -134,6 +164,8 @@ def _mean_precision(end: float, steps: FloatArray, negatives: FloatArray) -> flo
 
 def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return all metrics of a classifier of two classes."""
+    if not answers.has("confusion"):
+        return []
     scores = ScoreShares.of(answers)
     cells, loss = scores.cells, answers.loss
     right, taken = _indicator(1, 1) + _indicator(0, 0), _indicator(1, 1) + _indicator(0, 1)
@@ -150,26 +182,28 @@ def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
         ratio_of_shares("recall", cells, hit, positive, RARE),
         ratio_of_shares("specificity", cells, _indicator(0, 0), 1 - positive, RARE),
         ratio_of_shares("F1", cells, 2 * hit, taken + positive, RARE),
-        auc_metric(scores),
-        average_precision(cells),
     ]
+    if answers.has("scores"):
+        metrics += [auc_metric(scores), average_precision(cells)]
     wrong_by = np.concatenate([scores.middles(), -scores.middles()])
     if loss.is_log_loss:
-        over = np.concatenate([expit(scores.middles()), expit(scores.middles()) - 1])
-        bias = normal_metric("mean predicted minus observed", cells.total(over), cells.variance(over))
-        metrics += [_entropy_metric(share, cells.variance(positive)), bias, _expected_calibration_error(cells, over)]
+        metrics.append(_entropy_metric(share, cells.variance(positive)))
+        if answers.has("scores"):
+            over = np.concatenate([expit(scores.middles()), expit(scores.middles()) - 1])
+            bias = normal_metric(_BIAS, cells.total(over), cells.variance(over))
+            metrics += [bias, _expected_calibration_error(cells, over)]
         if answers.has("brier"):
             brier = expit(wrong_by) ** 2
-            metrics.append(_clipped_loss_metric("Brier score", answers.averaged("brier"), brier, cells))
+            metrics.append(_clipped_loss_metric(_BRIER, answers.averaged("brier"), brier, cells))
     if answers.has("loss"):
         means, losses = answers.latest("loss"), loss.values(-wrong_by[:, None], np.ones(len(wrong_by)))
-        metrics.append(_clipped_loss_metric(_loss_name(answers), means, losses, cells))
+        metrics.append(_clipped_loss_metric(loss_name(loss), means, losses, cells))
     return metrics
 
 
-def _loss_name(answers: EvaluationAnswers) -> str:
+def loss_name(loss: Loss) -> str:
     """Return the name of a classifier's loss, for its metric."""
-    return "log loss" if answers.loss.is_log_loss else f"{answers.loss.name} loss"
+    return "log loss" if loss.is_log_loss else f"{loss.name} loss"
 
 
 def _entropy_metric(share: float, variance: float) -> Metric:
@@ -202,7 +236,7 @@ def _expected_calibration_error(cells: CellShares, over: FloatArray) -> Metric:
     slopes = bins * over
     value, reach = float(np.sum(np.abs(slopes @ cells.shares))), absolute_sum_half_width(cells.covariance(slopes))
     interval = Interval(value - reach, value + reach)
-    return bounded_metric("expected calibration error", value, interval, least=0.0, most=1.0)
+    return bounded_metric(_ECE, value, interval, least=0.0, most=1.0)
 
 
 def roc_curve(scores: ScoreShares) -> list[tuple[float, Metric, Metric]]:
@@ -238,7 +272,7 @@ def _calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> l
 
 def binary_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between scores and the clip of losses: powers of 2 at first, then quantiles."""
-    if answers is None:
+    if answers is None or not answers.has("scores"):
         edges = largest * 2.0 ** -np.arange(LEAVES - 1, 0, -1)
         return {"scores": np.concatenate([edges, edges]), "loss": np.array([2.0])}
     scores = ScoreShares.of(answers)
@@ -261,11 +295,12 @@ def _far_score(edges: FloatArray, wrong: FloatArray, least: float) -> float:
     return float(log_quantiles(edges, wrong, np.array([1 - beyond]))[0])
 
 
-def binary_block_shares(loss: Loss, last: bool) -> dict[str, float]:
+def binary_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
     """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
-    if not last:
-        return {"confusion": 0.4, "scores": 0.6}
-    return {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
+    shares = {"confusion": 0.4, "scores": 0.6}
+    if last:
+        shares = {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
+    return needed_shares(shares, binary_figures(loss), figures)
 
 
 def _class_shares(answers: EvaluationAnswers) -> CellShares:
@@ -299,6 +334,21 @@ def _accuracy(answers: EvaluationAnswers) -> tuple[float, float]:
 
 def multiclass_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return all metrics of a classifier of several classes."""
+    metrics: list[Metric] = []
+    for block, name in (("brier", _BRIER), ("loss", loss_name(answers.loss))):
+        if answers.has(block):
+            metrics.append(clipped_loss_metric(name, answers.averaged(block), answers.records))
+    if not answers.has("cells"):
+        return metrics
+    metrics = [*_accuracy_metrics(answers), *metrics]
+    if answers.has("confidence"):
+        by_confidence, middles = _confidence_shares(answers)
+        metrics.append(_expected_calibration_error(by_confidence, np.concatenate([middles, middles - 1])))
+    return metrics
+
+
+def _accuracy_metrics(answers: EvaluationAnswers) -> list[Metric]:
+    """Return the accuracy of a classifier of several classes, and that of guessing."""
     classes, cells, records = answers.loss.categories, _class_shares(answers), answers.records
     by_class = cells if len(cells.shares) == classes else cells.merged(np.repeat(np.eye(classes), classes, axis=1))
     largest = int(np.argmax(by_class.shares))
@@ -312,12 +362,7 @@ def multiclass_metrics(answers: EvaluationAnswers) -> list[Metric]:
         gain[largest] -= 1.0
         slope = gain.reshape(-1)
         metrics.append(normal_metric("accuracy above guessing", cells.total(slope), cells.variance(slope)))
-    for block, name in (("brier", "Brier score"), ("loss", _loss_name(answers))):
-        if answers.has(block):
-            means = answers.averaged(block) if block == "brier" else answers.latest(block)
-            metrics.append(clipped_loss_metric(name, means, records))
-    by_confidence, middles = _confidence_shares(answers)
-    return [*metrics, _expected_calibration_error(by_confidence, np.concatenate([middles, middles - 1]))]
+    return metrics
 
 
 def multiclass_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]]:
@@ -347,16 +392,18 @@ def multiclass_bin_edges(data: Schema, loss: Loss, largest: float, answers: Eval
     """Return the edges between confidences: even ones at first, then quantiles."""
     lowest, even = 1 / loss.categories, np.arange(1, LEAVES) / LEAVES
     edges = lowest + (1 - lowest) * even
-    if answers is not None:
+    if answers is not None and answers.has("confidence"):
         shares = _confidence_shares(answers)[0].shares.reshape(2, LEAVES).sum(axis=0)
         known = np.concatenate([[lowest], answers.latest("confidence").bin_edges, [1.0]])
         edges = np.interp(even, cumulative_shares(shares), known)
     return {"confidence": edges, "loss": np.array([2 * math.log(loss.categories)])}
 
 
-def multiclass_block_shares(loss: Loss, last: bool) -> dict[str, float]:
+def multiclass_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
     """Return each block's share of the sensitivity."""
     shares = {"correct": 0.2, "cells": 0.4 if loss.categories <= MOST_CONFUSED else 0.2}
     if not last:
-        return {**shares, "confidence": 0.4}
-    return {**shares, "confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15}
+        shares |= {"confidence": 0.4}
+    else:
+        shares |= {"confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15}
+    return needed_shares(shares, multiclass_figures(loss), figures)

@@ -1,23 +1,28 @@
 """Evaluation of a model: from noisy answers to metrics, and from these to the next request."""
 
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ringfence.errors import PlanError
 from ringfence.estimates import classification, regression, survival
 from ringfence.estimates.answers import AnsweredRound, BinEdges, EvaluationAnswers, read_rounds
 from ringfence.estimates.metrics import (
     CalibrationBin,
     ConfusionCell,
     EvaluationReport,
+    FigureBlocks,
+    Figures,
     Metric,
     ModelMetrics,
     RocPoint,
     clipping_note,
+    is_asked_for,
     normal_metric,
 )
-from ringfence.protocol import Evaluation, Facts, FloatArray, Loss, Schema
+from ringfence.protocol import Evaluation, Facts, FloatArray, Loss, Schema, Squared
 from ringfence.protocol.queries.evaluation import CURVE, EvaluationArgument
 
 
@@ -26,22 +31,78 @@ class _Kind(NamedTuple):
 
     metrics: Callable[[EvaluationAnswers], list[Metric]]
     bin_edges: Callable[[Schema, Loss, float, EvaluationAnswers | None], BinEdges]
-    block_shares: Callable[[Loss, bool], dict[str, float]]
+    block_shares: Callable[[Loss, bool, Figures], dict[str, float]]
+    figures: Callable[[Loss], FigureBlocks]
+    usual: Callable[[Loss], Iterable[str]]
 
 
 _KINDS: dict[str, _Kind] = {
-    "label": _Kind(classification.binary_metrics, classification.binary_bin_edges, classification.binary_block_shares),
+    "label": _Kind(
+        classification.binary_metrics,
+        classification.binary_bin_edges,
+        classification.binary_block_shares,
+        classification.binary_figures,
+        lambda loss: ("accuracy", "AUC"),
+    ),
     "class": _Kind(
-        classification.multiclass_metrics, classification.multiclass_bin_edges, classification.multiclass_block_shares
+        classification.multiclass_metrics,
+        classification.multiclass_bin_edges,
+        classification.multiclass_block_shares,
+        classification.multiclass_figures,
+        lambda loss: ("accuracy", classification.loss_name(loss)),
     ),
-    "number": _Kind(regression.regression_metrics, regression.regression_bin_edges, regression.regression_block_shares),
+    "number": _Kind(
+        regression.regression_metrics,
+        regression.regression_bin_edges,
+        regression.regression_block_shares,
+        regression.regression_figures,
+        lambda loss: ("RMSE", "MAE", *([] if loss.aimed_share is None else [regression.BELOW])),
+    ),
     "numbers": _Kind(
-        regression.multitarget_metrics, regression.multitarget_bin_edges, regression.multitarget_block_shares
+        regression.multitarget_metrics,
+        regression.multitarget_bin_edges,
+        regression.multitarget_block_shares,
+        lambda loss: regression.regression_figures(Squared()),
+        lambda loss: ("RMSE", "MAE"),
     ),
-    "time": _Kind(survival.survival_metrics, survival.survival_bin_edges, survival.survival_block_shares),
+    "time": _Kind(
+        survival.survival_metrics,
+        survival.survival_bin_edges,
+        survival.survival_block_shares,
+        survival.survival_figures,
+        survival.survival_figures,
+    ),
 }
 _SMALLEST = 1e-9
 """The largest score of a model whose weights are 0."""
+
+
+def chosen_figures(loss: Loss, asked: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the names of the figures that are asked for, as printed; None for all.
+
+    Names are compared without case; `all` and `default` stand for several, and None for the default. PlanError if there
+    is no such figure for this loss.
+    """
+    kind = _KINDS[loss.target_kind]
+    known = {_plain(name): name for name in kind.figures(loss)}
+    chosen: dict[str, None] = {}
+    for name in map(_plain, ("default",) if asked is None else asked):
+        if name == "all":
+            return None
+        if name != "default" and name not in known:
+            raise PlanError(
+                f"There is no figure '{name}' of a model with this target: choose from {', '.join(known.values())}; or "
+                "all, or default."
+            )
+        chosen |= dict.fromkeys(kind.usual(loss) if name == "default" else [known[name]])
+    if not chosen:
+        raise PlanError(f"No figure is named: choose from {', '.join(known.values())}; or all, or default.")
+    return tuple(chosen)
+
+
+def _plain(name: str) -> str:
+    """Return a figure's name as it is compared: lower case, and R2 for R²."""
+    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def next_evaluation_request(
@@ -56,15 +117,17 @@ def next_evaluation_request(
     """Return the argument of a stage's next round: bin edges that suit the answers of earlier rounds.
 
     Only the last round asks for blocks that need estimated bin edges; if it is the only one, it asks half for each.
+    Blocks that none of the query's figures needs have no share.
     """
     kind = _KINDS[facts.loss.target_kind]
     largest = max(facts.data.feature_norm * float(np.linalg.norm(weights)), _SMALLEST)
     known = read_rounds(query, facts, rounds) if rounds else None
     bin_edges = kind.bin_edges(facts.data, facts.loss, largest, known)
     bin_edges["paired"] = bin_edges["loss"] / 4  # models that are compared mostly differ by less
-    chosen = kind.block_shares(facts.loss, last)
-    if last and not rounds:
-        early = kind.block_shares(facts.loss, False)
+    chosen, early = (kind.block_shares(facts.loss, end, query.figures) for end in (True, False))
+    if not last and any(early.values()):
+        chosen = early
+    elif last and not rounds:
         chosen = {name: chosen.get(name, 0.0) + early.get(name, 0.0) for name in chosen | early}
     blocks = query.blocks(facts)
     total = sum(chosen.get(block.name, 0.0) for block in blocks) * (1 + 1e-12)
@@ -80,26 +143,39 @@ def evaluation_report(query: Evaluation, facts: Facts, rounds: Sequence[Answered
     """Return the metrics over all silos' records, and those of each silo that answered the last round."""
     return EvaluationReport(
         unit=facts.unit,
-        together=model_metrics(read_rounds(query, facts, rounds)),
-        silos={name: model_metrics(read_rounds(query, facts, rounds, name)) for name in rounds[-1].answers},
+        together=model_metrics(read_rounds(query, facts, rounds), query.figures),
+        silos={
+            name: model_metrics(read_rounds(query, facts, rounds, name), query.figures) for name in rounds[-1].answers
+        },
         positive=facts.data.target_column.classes[-1] if facts.loss.target_kind == "label" else None,
     )
 
 
-def model_metrics(answers: EvaluationAnswers) -> ModelMetrics:
-    """Return all metrics, and for classifiers the confusion matrix, ROC curve and calibration curve."""
+def model_metrics(answers: EvaluationAnswers, figures: Figures = None) -> ModelMetrics:
+    """Return the metrics that are asked for, and for classifiers the confusion matrix, ROC and calibration curve."""
     loss, column = answers.loss, answers.data.target_column
-    metrics = (*_KINDS[loss.target_kind].metrics(answers), *_metrics_against_other_model(answers))
+    own = (one for one in _KINDS[loss.target_kind].metrics(answers) if is_asked_for(one.name, figures))
+    metrics = (*own, *_metrics_against_other_model(answers))
     if column.is_number:
         return ModelMetrics(records=answers.records, metrics=metrics)
-    roc = []
+
+    def drawn(name: str, *blocks: str) -> bool:
+        """Return whether a curve or matrix was asked for and measured."""
+        return is_asked_for(name, figures) and all(answers.has(block) for block in blocks)
+
+    roc, cells, bins = [], [], []
     if loss.target_kind == "label":
-        scores, cells = classification.ScoreShares.of(answers), classification.binary_confusion(answers)
-        roc = classification.roc_curve(scores)
-        bins = classification.binary_calibration_curve(scores) if loss.is_log_loss else []
+        if drawn(classification.CONFUSION, "confusion"):
+            cells = classification.binary_confusion(answers)
+        if drawn(classification.ROC, "scores") or drawn("AUC", "scores"):
+            roc = classification.roc_curve(classification.ScoreShares.of(answers))
+        if drawn(classification.CALIBRATION, "scores") and loss.is_log_loss:
+            bins = classification.binary_calibration_curve(classification.ScoreShares.of(answers))
     else:
-        cells = classification.multiclass_confusion(answers)
-        bins = classification.multiclass_calibration_curve(answers)
+        if drawn(classification.CONFUSION, "cells"):
+            cells = classification.multiclass_confusion(answers)
+        if drawn(classification.CALIBRATION, "confidence"):
+            bins = classification.multiclass_calibration_curve(answers)
     return ModelMetrics(
         records=answers.records,
         metrics=metrics,

@@ -4,7 +4,8 @@ The intervals cover sampling and the silos' noise: the value in the population t
 """
 
 import math
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeAlias
 
 from ringfence.estimates.answers import BlockMeans, CellShares
 from ringfence.estimates.intervals import COVERAGE, Interval, normal_interval, ratio_interval, wilson_interval
@@ -12,6 +13,10 @@ from ringfence.protocol import FloatArray, Public, Unit
 
 TOO_NOISY = "too noisy to report; use more records or a larger epsilon"
 _GUESSING = " of guessing "
+ABOVE_GUESSING = " above guessing"
+
+Figures: TypeAlias = Collection[str] | None
+"""Names of the figures that an evaluation is asked for; None means all."""
 
 
 class Metric(Public):
@@ -115,6 +120,23 @@ def ratio_of_shares(
 ) -> Metric:
     """Return the ratio of two sums of shares."""
     return ratio_metric(name, cells, (cells.total(over), over), (cells.total(under), under), unknown)
+
+
+FigureBlocks: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The blocks of an answer that each figure of an evaluation needs, by the figure's name."""
+_COMPARED = ("paired", "right")
+
+
+def needed_shares(shares: Mapping[str, float], needs: FigureBlocks, figures: Figures) -> dict[str, float]:
+    """Return the shares of the blocks that some figure needs, and of those that compare two models."""
+    kept = {block for name in needs if figures is None or name in figures for block in needs[name]}
+    return {name: share for name, share in shares.items() if name in kept or name in _COMPARED}
+
+
+def is_asked_for(metric: str, figures: Figures) -> bool:
+    """Return whether a metric is one of the figures asked for, or comes with one: what guessing gives beside it."""
+    own = metric.removesuffix(ABOVE_GUESSING).partition(_GUESSING)[0]
+    return figures is None or own in figures or metric in figures or own.rpartition(": ")[2] in figures
 
 
 class ConfusionCell(Public):

@@ -11,9 +11,12 @@ from ringfence.estimates.answers import BinEdges, BlockMeans, EvaluationAnswers,
 from ringfence.estimates.intervals import Interval, ratio_interval
 from ringfence.estimates.metrics import (
     TOO_NOISY,
+    FigureBlocks,
+    Figures,
     Metric,
     bounded_metric,
     clipped_loss_metric,
+    needed_shares,
     normal_metric,
     share_metric,
     three_digits,
@@ -26,6 +29,28 @@ from ringfence.protocol.queries.evaluation import CURVE, RESIDUAL_LEVELS, TARGET
 _MOST = 1e100
 """Larger than any metric."""
 _R2 = "R²"
+BELOW = "share of targets below the prediction"
+
+_FIGURES: FigureBlocks = {
+    "RMSE": ("residuals", "squared", "targets", "target"),
+    "RMSE of clipped errors": ("residuals", "squared"),
+    "MAE": ("residuals", "absolute"),
+    "mean of the targets": ("targets", "target"),
+    _R2: ("residuals", "squared", "targets", "target"),
+    BELOW: ("below",),
+}
+"""The blocks that each figure of a regression needs; the loss of its own is named after it."""
+
+
+def regression_figures(loss: Loss) -> FigureBlocks:
+    """Return the blocks that each figure of a regression needs."""
+    own = {} if loss.is_squared_error else {_loss_name(loss): ("residuals", "loss")}
+    return {**_FIGURES, **own}
+
+
+def _loss_name(loss: Loss) -> str:
+    """Return the name of a regression's loss, for its metric."""
+    return f"{loss.name} loss of scaled targets"
 
 
 def _error_sizes(answers: EvaluationAnswers) -> ErrorSizes:
@@ -43,39 +68,44 @@ def _target_distribution(answers: EvaluationAnswers) -> TargetDistribution:
 
 def regression_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return all metrics of a regression, in units of the target."""
-    below = _share_below(answers)
-    metrics = [*_error_metrics(answers), below] if answers.has("squared") else [below]
+    metrics = _error_metrics(answers)
+    if answers.has("below"):
+        metrics.append(_share_below(answers))
     if answers.has("loss"):
-        name = f"{answers.loss.name} loss of scaled targets"
-        metrics.append(clipped_loss_metric(name, answers.latest("loss"), answers.records))
+        metrics.append(clipped_loss_metric(_loss_name(answers.loss), answers.latest("loss"), answers.records))
     return metrics
 
 
 def _share_below(answers: EvaluationAnswers) -> Metric:
     """Return the share of targets below the prediction, beside the quantile that the model aims at, if any."""
     below, noise = answers.averaged("below").scalar()
-    name, aim = "share of targets below the prediction", answers.loss.aimed_share
-    share = share_metric(name, (1 + below) / 2, (noise / 2) ** 2, answers.records)
+    aim = answers.loss.aimed_share
+    share = share_metric(BELOW, (1 + below) / 2, (noise / 2) ** 2, answers.records)
     return share if aim is None else share.noted(f"the model aims at {aim:g}")
 
 
 def _error_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return a regression's RMSE, mean absolute error and R²."""
     unit, offset = answers.data.target_scaling
-    sizes, squared, absolute = _error_sizes(answers), answers.latest("squared"), answers.latest("absolute")
-    clip = float(squared.bin_edges[0])
-    square, size = _mean_power(squared, clip, 2, sizes), _mean_power(absolute, clip, 1, sizes)
-    clipped = BoundedMean.exactly(square.least, square.least_variance)
-    shown = three_digits(unit * clip)
-    tail = f"if errors of x times {shown} are at most 1/x³ as frequent as those beyond {shown}"
-    most = math.sqrt(clip**2 + most_beyond(clip, 2))
-    metrics = [
-        rmse := _in_target_units("RMSE", square, unit, root=True, most=most).noted(tail),
-        _in_target_units("RMSE of clipped errors", clipped, unit, root=True, most=clip).noted(
-            f"each error counts at most {shown}"
-        ),
-        _in_target_units("MAE", size, unit, root=False, most=clip + most_beyond(clip, 1)).noted(tail),
-    ]
+    metrics: list[Metric] = []
+    square = None
+    if answers.has("squared"):
+        squared, sizes = answers.latest("squared"), _error_sizes(answers)
+        clip = squared.clip
+        square = _mean_power(squared, clip, 2, sizes)
+        clipped = BoundedMean.exactly(square.least, square.least_variance)
+        most = math.sqrt(clip**2 + most_beyond(clip, 2))
+        metrics += [
+            _in_target_units("RMSE", square, unit, root=True, most=most).noted(tail := _tail_note(unit * clip)),
+            _in_target_units("RMSE of clipped errors", clipped, unit, root=True, most=clip).noted(
+                f"each error counts at most {three_digits(unit * clip)}"
+            ),
+        ]
+    if answers.has("absolute"):
+        absolute, sizes = answers.latest("absolute"), _error_sizes(answers)
+        size, most = _mean_power(absolute, absolute.clip, 1, sizes), absolute.clip + most_beyond(absolute.clip, 1)
+        note = _tail_note(unit * absolute.clip)
+        metrics.append(_in_target_units("MAE", size, unit, root=False, most=most).noted(note))
     if answers.has("target") and answers.has("targets"):
         mean, variance, spread = _target_moments(answers.latest("target"), _target_distribution(answers))
         bound = 2 * answers.data.target_bound
@@ -84,9 +114,17 @@ def _error_metrics(answers: EvaluationAnswers) -> list[Metric]:
                 "assuming that the tails of the targets decay as their flanks do"
             ),
             normal_metric("mean of the targets", unit * mean + offset, unit**2 * variance, least=-_MOST, most=_MOST),
-            _r_squared(square, spread, tail) if rmse.value is not None else rmse.model_copy(update={"name": _R2}),
         ]
+        if square is not None:
+            known = metrics[0].value is not None
+            metrics.append(_r_squared(square, spread, tail) if known else metrics[0].model_copy(update={"name": _R2}))
     return metrics
+
+
+def _tail_note(clip: float) -> str:
+    """State the tails that the intervals of a regression's errors beyond the clip allow for."""
+    shown = three_digits(clip)
+    return f"if errors of x times {shown} are at most 1/x³ as frequent as those beyond {shown}"
 
 
 def _mean_power(means: BlockMeans, clip: float, power: int, sizes: ErrorSizes) -> BoundedMean:
@@ -153,24 +191,31 @@ def regression_bin_edges(data: Schema, loss: Loss, largest: float, answers: Eval
         errors = (bound + largest) * 2.0 ** (-np.arange(count - 1, 0, -1) / 2)
         edges = np.linspace(-bound, bound, targets + 1)[1:-1]
     else:
-        sizes, seen = _error_sizes(answers), _target_distribution(answers)
-        clip, window = min(sizes.clip(), bound + largest), seen.window()
-        half = np.arange(1, count // 2) / (count // 2)  # the root divides at the clip, which measures the rest best
-        below = sizes.quantiles((1 - FAR) * (1 - (1 - half) ** 1.5))  # finer where errors are large
-        errors = np.concatenate([np.minimum(below, clip), [clip], clip * 2.0 ** (4 * half)])
-        edges = seen.quantiles(np.arange(1, targets) / targets)
+        clip, window = (bound + largest) / 4, (0.0, bound)
+        errors, edges = np.zeros(count - 1), np.zeros(targets - 1)  # for blocks that are not asked for
+        if answers.has("residuals"):
+            sizes = _error_sizes(answers)
+            clip = min(sizes.clip(), bound + largest)
+            half = np.arange(1, count // 2) / (count // 2)  # the root divides at the clip, which measures the rest best
+            below = sizes.quantiles((1 - FAR) * (1 - (1 - half) ** 1.5))  # finer where errors are large
+            errors = np.concatenate([np.minimum(below, clip), [clip], clip * 2.0 ** (4 * half)])
+        if answers.has("targets"):
+            seen = _target_distribution(answers)
+            window, edges = seen.window(), seen.quantiles(np.arange(1, targets) / targets)
     losses = loss.values(np.array([[-clip], [clip]]), np.zeros(2))
     clips = {"squared": np.array([clip]), "absolute": np.array([clip])}
     worst = np.maximum(losses.max(keepdims=True), TINY)
     return {"residuals": errors, "targets": edges, "target": np.array(window), **clips, "loss": worst}
 
 
-def regression_block_shares(loss: Loss, last: bool) -> dict[str, float]:
+def regression_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
     """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
     if not last:
-        return {"below": 0.1, "residuals": 0.5, "targets": 0.4}
-    shares = {"below": 0.06, "residuals": 0.2, "squared": 0.4, "absolute": 0.1, "target": 0.24}
-    return {**shares, "loss": 0.0 if loss.is_squared_error else 0.1, "paired": 0.3}
+        shares = {"below": 0.1, "residuals": 0.5, "targets": 0.4}
+    else:
+        shares = {"below": 0.06, "residuals": 0.2, "squared": 0.4, "absolute": 0.1, "target": 0.24}
+        shares |= {"loss": 0.0 if loss.is_squared_error else 0.1, "paired": 0.3}
+    return needed_shares(shares, regression_figures(loss), figures)
 
 
 def _answers_of_target(answers: EvaluationAnswers, place: int, name: str) -> EvaluationAnswers:
@@ -214,11 +259,11 @@ def multitarget_bin_edges(data: Schema, loss: Loss, largest: float, answers: Eva
     return {**edges, "loss": clip}
 
 
-def multitarget_block_shares(loss: Loss, last: bool) -> dict[str, float]:
+def multitarget_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
     """Return each block's share of the sensitivity: the same for every target."""
     chosen: dict[str, float] = {}
     for place in range(loss.outputs):
-        own = regression_block_shares(Squared(), last)
+        own = regression_block_shares(Squared(), last, figures)
         together = chosen.get("paired", 0.0) + own.pop("paired", 0.0)
         chosen |= {target_block(name, place): share for name, share in own.items()}
         chosen |= {"paired": together} if together else {}

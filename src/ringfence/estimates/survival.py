@@ -7,22 +7,30 @@ import numpy as np
 
 from ringfence.estimates.answers import BinEdges, EvaluationAnswers
 from ringfence.estimates.intervals import half_width
-from ringfence.estimates.metrics import Metric, clipped_mean_metric, share_metric
+from ringfence.estimates.metrics import FigureBlocks, Figures, Metric, clipped_mean_metric, needed_shares, share_metric
 from ringfence.protocol import FloatArray, Loss, Schema
 from ringfence.protocol.arrays import TINY
 
 MOST_EXPECTED = 4.0
 """Clip of a record's expected number of events: under a model that fits, one record in 50 expects more."""
 _LEAST = 1e-9
+_EVENTS, _EXPECTED = "share with an event", "events that the model expects per record"
+
+
+def _loss_name(loss: Loss) -> str:
+    """Return the name of a survival model's loss, for its metric."""
+    return f"{loss.name} loss of scaled times"
 
 
 def survival_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return the share of records with an event, the number that the model expects by their times, and the loss."""
-    ended, noise = answers.averaged("event").scalar()
-    metrics = [share_metric("share with an event", (1 + ended) / 2, (noise / 2) ** 2, answers.records)]
+    metrics = []
+    if answers.has("event"):
+        ended, noise = answers.averaged("event").scalar()
+        metrics.append(share_metric(_EVENTS, (1 + ended) / 2, (noise / 2) ** 2, answers.records))
     for block, name, what in (
-        ("expected", "events that the model expects, per record", "expectation"),
-        ("loss", f"{answers.loss.name} loss of scaled times", "loss"),
+        ("expected", _EXPECTED, "expectation"),
+        ("loss", _loss_name(answers.loss), "loss"),
     ):
         if answers.has(block):
             means = answers.latest(block)
@@ -39,9 +47,15 @@ def survival_bin_edges(data: Schema, loss: Loss, largest: float, answers: Evalua
     return {"expected": np.array([MOST_EXPECTED]), "loss": np.array([max(reach, TINY)])}
 
 
-def survival_block_shares(loss: Loss, last: bool) -> dict[str, float]:
+def survival_figures(loss: Loss) -> FigureBlocks:
+    """Return the blocks that each figure of a survival model needs."""
+    return {_EVENTS: ("event",), _EXPECTED: ("expected",), _loss_name(loss): ("loss",)}
+
+
+def survival_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
     """Return each block's share of the sensitivity: the same in every round, since no bin edges are estimated."""
-    return {"event": 0.3, "expected": 0.3, "loss": 0.4, "paired": 0.4}
+    shares = {"event": 0.3, "expected": 0.3, "loss": 0.4, "paired": 0.4}
+    return needed_shares(shares, survival_figures(loss), figures)
 
 
 class SurvivalPoint(NamedTuple):

@@ -24,6 +24,7 @@ from ringfence.estimators.reading import TableReader, hiding_values
 from ringfence.federation.training import Silo, TrainingResult, train
 from ringfence.model.statement import Statement
 from ringfence.model.summary import Summary, require_level, summarise_coefficients
+from ringfence.planning.options import parse_figures
 from ringfence.planning.propose import make_plan
 from ringfence.planning.query_plans import make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -75,6 +76,9 @@ class FederatedLinearModel(TableReader, ABC):
         The share of each silo's rows (or persons) that evaluates the model instead of training it. Rows are chosen by
         their position in the silo's table, never by their content, and pay for the evaluation alone. 0 or None: all
         rows train, and there is no evaluation.
+    figures : str or sequence of str, default=None
+        What the evaluation measures, by the names that it prints, such as ["accuracy", "recall"]; "all" for everything.
+        The fewer, the more precise. None means accuracy and AUC (log loss for several classes), or RMSE, MAE and R².
     cap : (epsilon, delta), default=None
         The most that all fits together may cost any record (or person): all fits of this process or, with `ledgers`,
         all that the ledgers hold. A fit that would exceed it is refused before anything is released. Without a cap,
@@ -131,6 +135,7 @@ class FederatedLinearModel(TableReader, ABC):
     evaluation_: EvaluationReport
     score_: float
     _loss = ""
+    _figures: tuple[str, ...] = ("default",)
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags of a federated linear model."""
@@ -289,6 +294,7 @@ class FederatedLinearModel(TableReader, ABC):
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,
             held_out=self.held_out or 0.0,
+            figures=self._figures if self.figures is None else parse_figures(self.figures),
             **self._loss_choices(schema),
         )
 

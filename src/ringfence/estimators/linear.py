@@ -205,6 +205,7 @@ class Regressor(RegressorMixin, FederatedLinearModel):
 
     target_bounds: Interval | None = None
     _has_columns = False
+    _figures = ("default", "R²")
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
         """Return a regressor's targets as numbers, and their public column, from `target_bounds`."""

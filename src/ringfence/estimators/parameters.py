@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
@@ -69,6 +69,7 @@ class Parameters:
     person_rule: PersonRule | None = None
     rows_per_person: int | None = None
     held_out: float | None = HELD_OUT
+    figures: str | Sequence[str] | None = None
     cap: Budget | tuple[float, float] | None = None
     ledgers: str | Path | None = None
     equal_rows: str = "copies"

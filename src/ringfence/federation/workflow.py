@@ -97,7 +97,7 @@ def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Memb
 
 
 def evaluation_plan_maker(
-    model: Model, *, against: Model | None = None, all_records: bool = False
+    model: Model, *, against: Model | None = None, all_records: bool = False, figures: Sequence[str] | None = None
 ) -> Callable[[Sequence[Member]], Plan]:
     """Return a function from silos to the plan that evaluates the model, and compares it with `against`.
 
@@ -110,7 +110,9 @@ def evaluation_plan_maker(
             "evaluate each one separately."
         )
     other = None if against is None else against.weights
-    return partial(make_evaluation_plan, model.plan, model.weights, against=other, all_records=all_records)
+    return partial(
+        make_evaluation_plan, model.plan, model.weights, against=other, all_records=all_records, figures=figures
+    )
 
 
 def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:

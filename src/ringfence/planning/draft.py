@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ringfence.estimates.evaluation import chosen_figures
 from ringfence.planning.algorithm_choice import AlgorithmChoice
 from ringfence.planning.problem import turns_needed
 from ringfence.planning.request import Member, PlanRequest
@@ -129,7 +130,10 @@ class PlanDraft:
         section: Section | None = "training" if held_out else None
         surveys = [self.algorithm.survey()] if self.choice.survey else []
         first = [Stage(query=query, rounds=rounds, sampling=Full(), section=section) for query, rounds in surveys]
-        evaluation = Stage(query=Evaluation(), rounds=EVALUATIONS, sampling=Full(), section="held-out")
+        evaluations = []
+        if self.evaluated:
+            query = Evaluation(figures=chosen_figures(self.loss, request.figures))
+            evaluations = [Stage(query=query, rounds=EVALUATIONS, sampling=Full(), section="held-out")]
         training = [
             Stage(
                 query=self.algorithm.query(self.clip),
@@ -151,7 +155,7 @@ class PlanDraft:
                 ridge=request.ridge,
                 lasso=request.lasso or None,
             ),
-            stages=(*first, *training, *([evaluation] if self.evaluated else [])),
+            stages=(*first, *training, *evaluations),
             held_out=request.held_out_share if held_out else None,
             unit=self.unit,
             person_rule=self.person_rule,

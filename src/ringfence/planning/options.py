@@ -68,6 +68,14 @@ def parse_cuts(option: str | None) -> tuple[float, ...] | None:
     return cuts
 
 
+def parse_figures(option: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Read figures to measure: NAME,NAME,..., or a sequence of names."""
+    if option is None:
+        return None
+    names = option.split(",") if isinstance(option, str) else option
+    return tuple(name.strip() for name in names if name.strip())
+
+
 def parse_cap(option: str | None) -> tuple[float, ...] | None:
     """Read an EPS,DELTA or EPS,DELTA,ALONE option."""
     cap = None if option is None else _numbers(option, 2, 3)

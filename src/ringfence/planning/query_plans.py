@@ -12,6 +12,7 @@ from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import require_positive
 from ringfence.errors import PlanError
+from ringfence.estimates.evaluation import chosen_figures
 from ringfence.planning.draft import EVALUATIONS
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol import (
@@ -98,15 +99,17 @@ def make_evaluation_plan(
     *,
     against: Vector | None = None,
     all_records: bool = False,
+    figures: Sequence[str] | None = None,
     run: str | None = None,
 ) -> Plan:
     """Return the plan that evaluates weights trained by the plan `trained`, on these members' records.
 
     It asks the records that training held out, or all of them if there are none or with `all_records`. Each member
-    gives its number of all records. `against` are the weights of another model to compare with.
+    gives its number of all records. `against` are the weights of another model to compare with. `figures` names what to
+    measure (`estimates.evaluation.chosen_figures`).
     """
     held_out = None if all_records else trained.held_out
-    query = Evaluation(weights=weights, against=against)
+    query = Evaluation(weights=weights, against=against, figures=chosen_figures(trained.loss, figures))
     section: Section | None = None if held_out is None else "held-out"
     return make_single_stage_plan(
         Stage(query=query, rounds=EVALUATIONS, sampling=Full(), section=section),

@@ -8,14 +8,14 @@ The command line generates its options from these fields; estimators, experiment
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ringfence.errors import PlanError
-from ringfence.planning.options import offered, parse_budgets, parse_cuts
+from ringfence.planning.options import offered, parse_budgets, parse_cuts, parse_figures
 
 # Nothing heavier is imported before it is needed: the command line reads its options here even to print its help.
 if TYPE_CHECKING:
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 Risk: TypeAlias = Literal["empirical", "population"]
 Trust: TypeAlias = Literal["nobody", "shuffler"]
 Weights: TypeAlias = Literal["records", "equal", "noise"]
+
+FIGURES = (
+    "What the evaluation measures: names as printed, like accuracy,recall, or 'default' or 'all'. The fewer, the more "
+    "precise. Default: accuracy and AUC (log loss for several classes), or RMSE and MAE.",
+    "Evaluation",
+)
+"""Help and section of the option for an evaluation's figures."""
 
 HELD_OUT = 0.2
 """Default share of a silo's records that is held out for evaluation."""
@@ -191,6 +198,9 @@ class PlanRequest:
         "Share of each silo's records that is kept for evaluation and does not train. Default: 0.2. With 0, all "
         "records train.",
         "Evaluation",
+    )
+    figures: Sequence[str] | None = offered(
+        None, *FIGURES, metavar="NAME,NAME...", reads=str | None, parser=parse_figures
     )
     weights: Weights | None = offered(
         None,

@@ -22,6 +22,7 @@ from ringfence.accounting.charges import all_events, costs
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import PlanError
 from ringfence.estimates.comparison import Setting, hidden_difference, settings_text
+from ringfence.estimates.evaluation import chosen_figures
 from ringfence.planning.draft import EVALUATIONS, held_out_terms
 from ringfence.planning.noise_warnings import (
     large_epsilon_warning,
@@ -44,7 +45,7 @@ TRIED = (
 """Options that candidates may differ in: they set how a model is trained, and nothing else."""
 
 _SHARED = {
-    "epsilon delta budgets held_out unit": "it says what is granted and for whom, which all candidates share",
+    "epsilon delta budgets held_out unit figures": "it says what is granted and for whom, which all candidates share",
     "trust keys quorum colluders bits": "it says whom the guarantee relies on, which all share",
     "loss quantile margin dispersion cuts": "candidates are compared by their loss, which has to be the same for all",
     "weights available": "it says whom the model is for and who is asked, which all share",
@@ -216,7 +217,7 @@ def propose_search(data: Schema, candidates: Sequence[CandidateRequest]) -> Sear
     share = 1 / math.sqrt(len(candidates))
     for _ in range(_ATTEMPTS):
         proposals = tuple(_candidate(data, each, share) for each in candidates)
-        comparison = _comparison([each.plan for each in proposals], members)
+        comparison = _comparison([each.plan for each in proposals], members, candidates[0].request.figures)
         plans = [*(each.plan for each in proposals), comparison]
         promised = {member.name: _promised(plans, member) for member in members}
         excess = max(_excess(promised[member.name], member) for member in members)
@@ -243,13 +244,13 @@ def _candidate(data: Schema, candidate: CandidateRequest, share: float) -> Propo
         raise PlanError(f"The candidate {settings_text(candidate.settings)} cannot be trained. {problem}") from None
 
 
-def _comparison(plans: Sequence[Plan], members: Sequence[Member]) -> Plan:
+def _comparison(plans: Sequence[Plan], members: Sequence[Member], figures: Sequence[str] | None) -> Plan:
     """Return the plan that compares the candidates on held-out records, and evaluates the best."""
     first, total = plans[0], sum(member.all_records for member in members)
     asked = (
         (Comparison(models=len(plans), part="sizes"), 1, SIZES),
         (Comparison(models=len(plans), part="losses"), 1, LOSSES),
-        (Evaluation(), EVALUATIONS, EVALUATED),
+        (Evaluation(figures=chosen_figures(first.loss, figures)), EVALUATIONS, EVALUATED),
     )
     stages = tuple(Stage(query=query, rounds=rounds, sampling=Full(), section="held-out") for query, rounds, _ in asked)
 

@@ -89,8 +89,8 @@ def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
 
 
 def test_every_figure_is_written_as_a_file_of_its_own(run: Trained, tmp_path: Path) -> None:
-    run[0].write(tmp_path / "page.html", figures=tmp_path / "figures")
-    drawn = {path.name for path in (tmp_path / "figures").iterdir()} - {"roc.svg", "calibration.svg"}  # noise may hide
+    run[0].write(tmp_path / "page.html", svg=tmp_path / "charts")
+    drawn = {path.name for path in (tmp_path / "charts").iterdir()} - {"roc.svg", "calibration.svg"}  # noise may hide
     expected = ("budgets", "epsilon", "updates", "privacy-accuracy", "held-out-loss")
     assert drawn == {f"{name}.svg" for name in expected}
 

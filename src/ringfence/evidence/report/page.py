@@ -26,15 +26,15 @@ class ReportPage:
         )
         return document(self.title, page_header(self.kicker, self.title), *self.parts, footer)
 
-    def write(self, path: Path, *, figures: Path | None = None) -> None:
-        """Write the report's page atomically, and its charts as SVG files into the folder `figures` if one is given."""
+    def write(self, path: Path, *, svg: Path | None = None) -> None:
+        """Write the report's page atomically, and its charts as SVG files into the folder `svg` if one is given."""
         with os_error_as(OutputError, f"Cannot write the report {path} ({WHY}). The model is safe; name another file."):
             write_whole(path, self.html().encode())
-            if figures is not None:
-                figures.mkdir(parents=True, exist_ok=True)
+            if svg is not None:
+                svg.mkdir(parents=True, exist_ok=True)
                 for name, drawn in self.figures.items():
                     if drawn is not None:
-                        write_whole(figures / f"{name}.svg", f"{drawn}\n".encode())
+                        write_whole(svg / f"{name}.svg", f"{drawn}\n".encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:

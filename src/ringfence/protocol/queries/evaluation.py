@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.documents.messages import Vector
@@ -23,6 +24,9 @@ CURVE = math.sqrt(2.5)
 
 MARGIN = math.sqrt(0.5)
 """The factor of class and prediction beside whether they agree."""
+
+FigureName: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
+"""The name of a metric that an evaluation may be asked for, as printed."""
 
 LARGEST = 1e100
 """The largest absolute value that an argument may have."""
@@ -96,7 +100,8 @@ class Evaluation(MeanQuery):
     """How well a model predicts: shares of right and wrong predictions by score, errors by size, clipped losses.
 
     `weights` is the model; by default, the one that the plan's earlier stages have trained. `against` is a model to
-    compare it with, record by record.
+    compare it with, record by record. `figures` names what the server is to measure; None means everything. It decides
+    which blocks get a share of the sensitivity, and so how precise they are, never how private.
 
     The argument is the weights, bin edges (of scores and errors, and clipping bounds of losses) and each block's share
     of the squared sensitivity, 1 in all. Whatever these are, the diameter is 1 (`docs/proofs.md`, Lemma Q4).
@@ -106,6 +111,7 @@ class Evaluation(MeanQuery):
     name: Literal["evaluation"] = "evaluation"
     weights: Vector | None = None
     against: Vector | None = None
+    figures: Annotated[tuple[FigureName, ...], Field(min_length=1, max_length=50)] | None = None
 
     def blocks(self, facts: Facts) -> tuple[AnswerBlock, ...]:
         """Return the blocks of an evaluation's answer, in order."""
