@@ -33,8 +33,9 @@ def train(federation: Federation, check_ledgers: CheckLedgers) -> Callable[..., 
         plan = model.plan
         assert plan.digest() == report["plan"]
         assert (plan.algorithm.name, plan.training_stages[0].sampling.name, plan.steps) == (
-            report["algorithm"], report["sampling"], report["rounds"],
+            report["algorithm"], report["sampling"], report["steps"],
         )  # fmt: skip
+        assert plan.rounds == report["rounds"]
         asked = {stage.query.name for stage in plan.stages if not stage.query.trains}
         assert asked - {"feature-moments"} == {*report["findings"], "evaluation"}
         for name, silo in report["silos"].items():
@@ -95,7 +96,8 @@ def test_the_expected_distance_decides_how_far_the_weights_may_go(train: Train) 
 def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation) -> None:
     shown = ringfence(*federation.train("--max-rounds", "3"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
-    assert what.startswith("preconditioned descent, along axes that a survey finds: 3 rounds of full batches")
+    assert what.startswith("preconditioned descent, along axes that a survey finds: 7 rounds: 2 survey, ")
+    assert "2 survey, 3 training, 2 evaluation; full batches" in what
     assert (
         "no loss bound covers axes that the server chooses (privacy does not depend on one); best by loss bounds: "
         in why
@@ -104,7 +106,9 @@ def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation)
     assert blank == ""
     shown = ringfence(*federation.train("--max-rounds", "3", "--algorithm", "accelerated"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
-    assert what.startswith("accelerated noisy minibatch SGD, the paper's Algorithm 1: 3 rounds of full batches")
+    assert what.startswith(
+        "accelerated noisy minibatch SGD, the paper's Algorithm 1: 6 rounds: 1 survey, 3 training, 2 evaluation; "
+    )
     assert why.startswith("bound: the clipped empirical loss is on average at most")
     assert "survey" in why or "nothing is spent" in basis
     assert blank == ""

@@ -209,7 +209,7 @@ def test_if_all_refuse_there_is_no_model_and_the_error_says_why(schema: Schema, 
     gates = approve(plan)
     for gate in gates.values():
         gate.end(plan, revoke=True)
-    with pytest.raises(TrainingError, match=r"No silo answered any of the 5 rounds \(revoked\)"):
+    with pytest.raises(TrainingError, match=r"No silo answered any of the 5 training rounds \(revoked\)"):
         peers.train_as_peers(plan, gates)
 
 

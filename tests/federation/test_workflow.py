@@ -68,8 +68,9 @@ def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: TrainRequest) 
     report = outcomes.report()
     assert json.loads(json.dumps(report)) == report
     plan = outcomes.result.model.plan
-    assert {key: report[key] for key in ("plan", "loss", "algorithm", "sampling", "rounds")} == {
-        "plan": plan.digest(), "loss": "logistic", "algorithm": "accelerated", "sampling": "full", "rounds": 10,
+    assert {key: report[key] for key in ("plan", "loss", "algorithm", "sampling", "rounds", "steps")} == {
+        "plan": plan.digest(), "loss": "logistic", "algorithm": "accelerated", "sampling": "full",
+        "rounds": plan.rounds, "steps": 10,
     }  # fmt: skip
     assert set(report["silos"]) == {"north", "south"}
     assert set(report["findings"]) == {"curvature"}

@@ -132,7 +132,7 @@ def test_it_is_said_why_no_survey_is_made_where_it_could_not_tell_two_directions
     assert proposal.survey_resolution is not None
     assert proposal.survey_resolution >= 1 / 2
     what, why, basis = explain_proposal(proposal)
-    assert what.startswith("preconditioned descent, along axes that the schema suggests: 12 rounds")
+    assert what.startswith("preconditioned descent, along axes that the schema suggests: 12 rounds; full batches")
     assert "axes, clip and step by the schema" in what
     assert (
         f"its noise would reach {proposal.survey_resolution:.2g} of the largest second moment and hide all but one"

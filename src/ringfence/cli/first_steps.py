@@ -123,7 +123,7 @@ def demo(json: AsJson = False) -> None:
     show_output(output, json=json)
 
 
-def tour(rounds: Annotated[int, option("Number of rounds.", min=1)] = 12) -> None:
+def tour(rounds: Annotated[int, option("Number of training rounds.", min=1)] = 12) -> None:
     """Run a federation of a server and three silos on this machine.
 
     It starts an engine's server and three silos, trains, shows the ledgers, and removes everything again.

@@ -122,10 +122,11 @@ def train(request: TrainRequest, output: TrainOutput) -> Output:
         proposals = {} if request.tries else propose_other_budgets(request.plan, trained.proposal.plan)
         cap = request.cap[0] if request.cap else None
         train_report(trained, recorder.rounds, what_if=proposals, cap=cap).write(page, svg=output.svg)
-    files = {"model": output.out, "report": page}
+    files, lines = {"model": output.out, "report": page}, explain_proposal(trained.proposal)
     return Output(
         {**trained.report(), **({} if page is None else {"report": str(page)})},
-        *explain_proposal(trained.proposal),
+        *(f"{'chosen candidate: ' * (trained.division is not None)}{line}" for line in lines[:1]),
+        *lines[1:],
         "",
         *_describe(trained),
         *(f"{what} {path}" for what, path in files.items() if path is not None),

@@ -1,4 +1,4 @@
-"""A whole federation on one machine, of real processes: the engine's server, three silos, and a run of twelve rounds.
+"""A whole federation on one machine, of real processes: the engine's server, three silos, and a run.
 
 Everything is done by the commands that a real federation uses, in a temporary folder that is removed afterwards. The
 three silos' records are those of `ringfence example`.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ringfence.deployment.processes import Family, interruptible
 from ringfence.errors import DeploymentError
+from ringfence.protocol import load_plan, rounds_words
 
 SIZES = {"north": 500, "south": 800, "west": 300}
 """How many records `ringfence example` invents for each silo."""
@@ -53,9 +54,9 @@ class Ground:
         self.say("ringfence federation init: an authority, and the kits of the engine's server.")
         run(["federation", "init", self.kits, "--server", f"localhost:{free_port()}", *silos, "--here"])
         sizes = [option for name, size in SIZES.items() for option in ("--silo", f"{name}={size}")]
-        self.say(f"ringfence plan: {rounds} rounds, epsilon {epsilon:g} at every silo.")
         run(["plan", "--schema", self.schema, "--target", TARGET, *sizes, "--epsilon", str(epsilon),
              "--delta", "1e-6", "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
+        self.say(f"ringfence plan: epsilon {epsilon:g} at every silo, {rounds_words(load_plan(self.plan))}.")
         self.say(
             "ringfence silo init, request, join, approve: each operator sets a budget, makes a key and approves the "
             "plan."
@@ -117,7 +118,8 @@ def tour(say: Callable[[str], None], *, rounds: int = 12) -> None:
         if run.returncode:
             raise DeploymentError(f"The run did not finish: {' '.join(printed.split())[-1000:]}")
         took = time.monotonic() - begun
-        say(f"\n{printed.strip()}\n\n{rounds} rounds in {took:.1f} seconds, start of the job included.")
+        took_words = f"{load_plan(ground.plan).rounds} rounds in {took:.1f} seconds, start of the job included."
+        say(f"\n{printed.strip()}\n\n{took_words}")
         for site in ground.sites:
             say("\n" + family.run(["silo", "status", site.folder]).strip())
 

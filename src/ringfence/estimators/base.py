@@ -55,7 +55,7 @@ class FederatedLinearModel(TableReader, ABC):
     algorithm : str, default="auto"
         The training algorithm; "auto" lets the planner choose. `ringfence plan --help` lists the names.
     max_rounds : int, default=None
-        The most rounds that "auto" may use. None means 100.
+        The most training rounds that "auto" may use. None means 100.
     ridge : float, default=0.0
         Adds (ridge/2)·‖w‖² to the objective, in scaled features.
     lasso : float, default=0.0

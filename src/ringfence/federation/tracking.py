@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from ringfence.accounting.charges import cost, task_event
 from ringfence.accounting.events import Event
 from ringfence.errors import WHY, OutputError, os_error_as, require_extra
-from ringfence.protocol import Plan, SiloTerms, Task
+from ringfence.protocol import Plan, SiloTerms, Task, rounds_words
 from ringfence.protocol.plan.plan import task
 from ringfence.server.rounds import RoundOutcome
 
@@ -144,7 +144,7 @@ class TensorBoard:
     def begin(self, plan: Plan) -> None:
         """Write the plan's digest and queries for TensorBoard."""
         named = [plan.algorithm.name] if plan.steps else sorted({stage.query.name for stage in plan.stages})
-        self._writer.add_text("plan", f"{plan.digest()}: {', '.join(named)}, {plan.steps or plan.rounds} rounds", 0)
+        self._writer.add_text("plan", f"{plan.digest()}: {', '.join(named)}, {rounds_words(plan)}", 0)
 
     def round(self, progress: Progress) -> None:
         """Write a round's numbers for TensorBoard."""

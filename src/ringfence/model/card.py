@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ringfence.errors import visible
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee, observer_words
+from ringfence.protocol import rounds_words
 from ringfence.protocol.schema.columns.base import ReadColumn
 
 MOST_WEIGHTS = 20
@@ -61,13 +62,14 @@ def _column_cells(column: ReadColumn) -> list[str]:
 def _plan_section(model: Model) -> list[str]:
     """Return the model card's section about the plan."""
     plan = model.plan
+    plans = (plan,) if model.statement is None else model.statement.plans
     held_out = "none" if plan.held_out is None else f"{plan.held_out:.0%} of each silo's {plan.unit}s"
     facts = [
         ["digest", f"`{plan.digest()}`"],
         *([name.lower(), _markdown_text(text)] for name, text in plan.responsible.items()),
         ["loss", _markdown_text(plan.loss.called)],
         ["algorithm", plan.algorithm.name],
-        ["rounds", str(plan.rounds)],
+        ["rounds", rounds_words(*plans)],
         ["held out from training", held_out],
         *([["candidates that it was chosen from", str(len(model.choice.candidates))]] if model.choice else []),
     ]

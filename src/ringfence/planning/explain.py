@@ -7,7 +7,7 @@ from ringfence.planning.algorithm_choice import AlgorithmChoice
 from ringfence.planning.defaults import survey_resolves
 from ringfence.planning.noise_warnings import plan_warnings
 from ringfence.planning.propose import Proposal
-from ringfence.protocol import Plan
+from ringfence.protocol import Plan, rounds_words
 from ringfence.protocol.plan.prospects import guessing_loss, weighting
 
 PAPER_NAMES = {
@@ -27,7 +27,7 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     training = plan.training_stages[0]
     clip = "" if plan.algorithm.finds_clip else f"clip {_clip(plan):.4g}, "
     what = (
-        f"{PAPER_NAMES[method]}{_axes(plan)}: {_rounds(plan.steps)} of {training.sampling.name} batches, "
+        f"{PAPER_NAMES[method]}{_axes(plan)}: {rounds_words(plan)}; {training.sampling.name} batches, "
         f"{plan.loss.name} loss, {plan.dimension} weights, {clip}{plan.algorithm.words(plan)}"
     )
     if counted := weighting(plan):
@@ -90,8 +90,8 @@ def _no_survey_clause(proposal: Proposal) -> str:
 
 
 def alternatives_table(proposal: Proposal) -> tuple[list[str], list[list[Any]]]:
-    """Return the header and rows of the alternatives, best first."""
-    header = ["algorithm", "batches", "rounds", "bound", "expected", "bounds the loss on", "survey's share"]
+    """Return the header and rows of the alternatives, best first. Steps are training rounds."""
+    header = ["algorithm", "batches", "steps", "bound", "expected", "bounds the loss on", "survey's share"]
     unit = proposal.plan.unit
     about = {"population": f"fresh {unit}s", "empirical": f"the silos' {unit}s"}
     rows = [
@@ -103,7 +103,7 @@ def alternatives_table(proposal: Proposal) -> tuple[list[str], list[list[Any]]]:
 
 
 def as_data(proposal: Proposal) -> dict[str, Any]:
-    """Return a proposal's explanation, warnings and alternatives as plain data."""
+    """Return a proposal's explanation, warnings and alternatives as plain data; `steps` are training rounds."""
     return {
         "explanation": explain_proposal(proposal),
         "warnings": plan_warnings(proposal),
@@ -111,7 +111,7 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
             {
                 "algorithm": c.method,
                 "sampling": c.sampling,
-                "rounds": c.rounds,
+                "steps": c.rounds,
                 "bound": c.bound if math.isfinite(c.bound) else None,
                 "expected": c.expected if math.isfinite(c.expected) else None,
                 "risk": c.risk,
@@ -125,12 +125,8 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
 
 def _line(choice: AlgorithmChoice) -> str:
     """Describe an algorithm and its expected bound, for the explanation of a proposal."""
-    return f"{choice.method} with {choice.sampling} batches, {choice.expected:.3g} in {_rounds(choice.rounds)}"
-
-
-def _rounds(count: int) -> str:
-    """Write a number of rounds in the explanation of a proposal."""
-    return "1 round" if count == 1 else f"{count} rounds"
+    steps = f"{choice.rounds} step{'' if choice.rounds == 1 else 's'}"
+    return f"{choice.method} with {choice.sampling} batches, {choice.expected:.3g} in {steps}"
 
 
 def _uncovered(plan: Plan) -> list[str]:

@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True)
     class Request:
-        rounds: int | None = offered(None, "Exact number of rounds. Default: automatic.", "Algorithm")
+        rounds: int | None = offered(None, "Exact number of training rounds. Default: automatic.", "Algorithm")
         files: Sequence[Path] = offered(REQUIRED, "One table per silo.", argument=True, metavar="FILE...")
 
 A command that takes a `Request` gets the option `--rounds` and the argument FILE... (`cli.options`). The library fills

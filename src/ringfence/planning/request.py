@@ -119,9 +119,9 @@ class PlanRequest:
     risk: Risk = offered(
         "empirical", "Choose the algorithm by bounds on the 'empirical' or the 'population' loss.", "Algorithm"
     )
-    rounds: int | None = offered(None, "Exact number of rounds. Default: automatic.", "Algorithm")
+    rounds: int | None = offered(None, "Exact number of training rounds. Default: automatic.", "Algorithm")
     most_rounds: int | None = offered(
-        None, "Most rounds that may be chosen. Default: 100.", "Algorithm", flag="max-rounds"
+        None, "Most training rounds that may be chosen. Default: 100.", "Algorithm", flag="max-rounds"
     )
     loss: Loss | str | None = offered(
         None,

@@ -33,7 +33,18 @@ from ringfence.planning.noise_warnings import (
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.query_plans import query_terms, shared_facts
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
-from ringfence.protocol import Comparison, Evaluation, Full, Guarantee, Plan, Schema, SiloTerms, Stage, observers_of
+from ringfence.protocol import (
+    Comparison,
+    Evaluation,
+    Full,
+    Guarantee,
+    Plan,
+    Schema,
+    SiloTerms,
+    Stage,
+    observers_of,
+    rounds_words,
+)
 
 MOST_CANDIDATES = 64
 """Most candidates of one comparison (`protocol.queries.comparison`)."""
@@ -171,7 +182,7 @@ class SearchProposal:
         return [
             f"{count} candidates share the budget of one run, because anyone who sees messages sees those of all "
             f"candidates: each trains with {1 / self.share:.3g} times the noise it would have alone, at epsilon "
-            f"{max(epsilons):.3g} at most.",
+            f"{max(epsilons):.3g} at most. Together they take {rounds_words(*self.plans)}.",
             f"They are compared by their losses on the held-out {self.comparison.held_out:.0%} of the {unit}s, which "
             "pay only for this and for the evaluation of the best. Noise hides differences below about "
             f"{self.hidden:.2g} of the bound to which a {unit}'s difference is clipped.",

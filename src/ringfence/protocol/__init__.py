@@ -94,6 +94,7 @@ from ringfence.protocol.plan.plan import StageTerms as StageTerms
 from ringfence.protocol.plan.plan import Task as Task
 from ringfence.protocol.plan.plan import Training as Training
 from ringfence.protocol.plan.plan import load_plan as load_plan
+from ringfence.protocol.plan.plan import rounds_words as rounds_words
 from ringfence.protocol.plan.sampling import FixedSize as FixedSize
 from ringfence.protocol.plan.sampling import Full as Full
 from ringfence.protocol.plan.sampling import OnePass as OnePass

@@ -141,7 +141,7 @@ class Session:
         ):
             reasons = sorted({reason for outcome in self._history for reason in outcome.refused.values()})
             raise TrainingError(
-                f"No silo answered any of the {self.plan.steps or self.plan.rounds} rounds "
+                f"No silo answered any of the {self.plan.steps or self.plan.rounds} {'training ' * training}rounds "
                 f"({', '.join(reasons) or 'no answer came back'}), so there is no model. Check that every silo "
                 "approved this plan."
             )

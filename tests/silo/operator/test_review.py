@@ -32,7 +32,7 @@ def test_the_review_says_what_every_stage_asks_who_takes_part_and_with_what_nois
         "In each round 18 of 40 records take part, drawn afresh and in secret.",
         "Each record's gradient is clipped to norm 0.5, and each number gets noise of standard deviation "
         f"{own_terms(plan, 1).sigma:.4g}.",
-        NOTHING_ELSE,
+        f"The plan has 6 rounds: 1 survey, 5 training. {NOTHING_ELSE}",
     ]
 
 
@@ -73,7 +73,7 @@ def test_the_review_lists_phases_one_by_one_and_their_query_once(plan_of: MakePl
     assert two == "The 2 rounds of phase 2 take 10 of 40 records, which take part in no other phase."
     assert f"{own_terms(plan, 0).sigma:.4g}" in noise
     assert f"{own_terms(plan, 1).sigma:.4g}" in more_noise
-    assert last == NOTHING_ELSE
+    assert last == f"The plan has 5 rounds. {NOTHING_ELSE}"
 
 
 def test_the_review_says_that_noise_is_correlated(plan_of: MakePlan) -> None:

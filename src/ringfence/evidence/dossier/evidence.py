@@ -140,7 +140,10 @@ class Evidence:
         }
         promised = {
             silo.name: SiloGuarantee(
-                records=silo.terms.records, rounds=self.plan.rounds, this_run=silo.run, all_runs=silo.run
+                records=silo.terms.records,
+                rounds=sum(stage.most_answers for plan in self.plans for stage in plan.stages),
+                this_run=silo.run,
+                all_runs=silo.run,
             )
             for silo in self.silos
         }

@@ -21,7 +21,7 @@ from ringfence.html.markup import (
     together,
 )
 from ringfence.model.statement import best_guess, observer_words
-from ringfence.protocol import Observer
+from ringfence.protocol import Observer, rounds_words
 from ringfence.protocol.plan.guarantee import against
 from ringfence.silo.operator.review import reveals, to_whom
 
@@ -45,7 +45,7 @@ def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
                 f"largest epsilon of this run, per {plan.unit}": max(silo.run[0].epsilon for silo in silos),
                 "silos with a certificate": f"{len(evidence.certified)} of {len(silos)}",
                 f"{plan.unit}s in all": f"{sum(silo.terms.records for silo in silos):,}",
-                "rounds": plan.rounds,
+                **sections.rounds_number(*evidence.plans),
             }
         ),
         _audit_warning(evidence),
@@ -119,7 +119,7 @@ def _necessity_section(evidence: Evidence) -> Html:
             "part clipped to a public bound, and noise that the silo draws itself.",
             "The schema is part of the plan, with all bounds and categories, and cannot change during a run. That "
             "they come from public knowledge, and not from the records, is its author's statement.",
-            f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
+            f"The plan uses {len(plan.data.used)} columns and has {rounds_words(plan)}; a gate answers nothing else.",
         ),
         tag("h3", "What only the controller can answer"),
         bullets(

@@ -106,7 +106,7 @@ def run_report_page(
         key_numbers(
             {
                 f"largest epsilon claimed, per {plan.unit}": max(terms.guarantee.epsilon for terms in plan.silos),
-                "rounds": plan.steps or plan.rounds,
+                **sections.rounds_number(plan),
                 "silos": len(silos),
                 f"{plan.unit}s in total": f"{sum(terms.records for terms in plan.silos):,}",
             }

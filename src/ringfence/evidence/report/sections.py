@@ -7,7 +7,7 @@ from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
 from ringfence.federation.tracking import FOLLOWED, Progress
 from ringfence.html.charts import Bar, Line, bar_chart, figure, line_chart
 from ringfence.html.markup import Html, Value, bullets, paragraph, section, table, tag, together
-from ringfence.protocol import Plan, Unit
+from ringfence.protocol import Plan, Unit, rounds_words
 
 MOST_BARS = 20
 
@@ -84,6 +84,12 @@ def update_chart(rounds: Sequence[Progress], plan: Plan) -> Html | None:
     )
 
 
+def rounds_number(*plans: Plan) -> dict[str, str]:
+    """Return the number of all rounds of a report's plans, for its key numbers, by the parts that they belong to."""
+    number, _, parts = rounds_words(*plans).partition(" ")
+    return {parts: number}
+
+
 def rounds_section(plan: Plan, epsilon: Html | None, updates: Html | None) -> Html:
     """Return the reports' section with the charts of a run's rounds."""
     more = f" Showing the {FOLLOWED} silos with the largest epsilon." if len(plan.silos) > FOLLOWED else ""
@@ -116,7 +122,7 @@ def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
     rows: list[tuple[str, Value]] = [
         *plan.responsible.items(),
         *what,
-        ("Rounds", sum(stage.rounds for stage in asked)),
+        ("Rounds", rounds_words(plan)),
         *dict.fromkeys((f"{unit}s per round", stage.sampling.brief) for stage in asked),
         *dict.fromkeys((f"Limit per {plan.unit}", limits) for stage in asked if (limits := stage.query.limits(plan))),
         ("Numbers per answer", max(stage.query.length(plan) for stage in asked)),

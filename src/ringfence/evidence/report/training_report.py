@@ -59,7 +59,7 @@ def train_report(
                 f"largest epsilon of this run, per {plan.unit}": max(silo.run.epsilon for silo in silos.values()),
                 "largest epsilon of all runs": max(silo.total.epsilon for silo in silos.values()),
                 f"{plan.unit}s in total": f"{sum(silo.records for silo in silos.values()):,}",
-                "rounds": plan.steps,
+                **sections.rounds_number(*result.statement.plans),
             }
         ),
         not_private(
@@ -125,8 +125,8 @@ def _choice_section(choice: Choice | None) -> Html | None:
         paragraph(" ".join(choice.sentences())),
         paragraph(
             f"Ringfence trained every candidate and compared their noisy losses on each held-out {choice.unit}, "
-            f"clipping large differences. The cost of this run covers the messages of all candidates; rounds, noise "
-            "and weights on this page are those of the chosen one."
+            f"clipping large differences. The cost and the rounds of this run are those of all candidates together; "
+            "charts, plan, noise and weights on this page are those of the chosen one."
         ),
         table(
             "The candidates",
@@ -198,7 +198,7 @@ def _other_epsilons_section(proposals: Mapping[float, Proposal], charts: Mapping
             f"{100.0 * extra_error(proposal):.2g}%",
             bound if math.isfinite(bound := _loss_bound(proposal)) else "none",
             plan.algorithm.name,
-            plan.steps,
+            plan.rounds,
         )
         for factor, proposal in proposals.items()
         for plan in [proposal.plan]

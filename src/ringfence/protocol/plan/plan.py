@@ -5,6 +5,7 @@ once or many times, over one channel. A silo's operator approves a plan by its d
 adjacency come from it together, so that they cannot disagree; no later message can change any of them."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -247,12 +248,12 @@ class Plan(Document):
 
     @cached_property
     def rounds(self) -> int:
-        """Total number of rounds of messages in a plan."""
+        """Number of rounds of messages in a plan: of its survey, training and evaluation. Each is charged."""
         return sum(stage.rounds for stage in self.stages)
 
     @cached_property
     def steps(self) -> int:
-        """Rounds of a plan whose answers move the model's weights."""
+        """Rounds of a plan whose answers move the model's weights: its training rounds."""
         return sum(stage.rounds for stage in self.training_stages)
 
     @cached_property
@@ -351,6 +352,16 @@ def fewest_colluders(plans: Iterable[Plan]) -> int | None:
 def protected_by(plans: Iterable[Plan]) -> Unit:
     """Return the privacy unit of all these plans together: a record, unless each of them protects persons."""
     return "person" if {plan.unit for plan in plans} == {"person"} else "record"
+
+
+def rounds_words(*plans: Plan) -> str:
+    """Return how many rounds the plans have, and of which parts: "16 rounds: 2 survey, 12 training, 2 evaluation"."""
+    parts: Counter[str] = Counter()
+    for plan in plans:
+        for stage in plan.stages:
+            parts[stage.query.rounds_for] += stage.rounds
+    total = f"{parts.total()} round{'' if parts.total() == 1 else 's'}"
+    return f"{total}: {', '.join(f'{count} {part}' for part, count in parts.items())}" if len(parts) > 1 else total
 
 
 def load_plan(path: Path) -> Plan:

@@ -67,11 +67,12 @@ class BaseQuery(Public):
     """The interface that gate, accountant, review and server use.
 
     `trains`: its answers change the model's weights, so that without them there is no model. `about_model`: its answers
-    depend on a loss, which the plan must name.
+    depend on a loss, which the plan must name. `rounds_for`: what its rounds are called beside others of a plan.
     """
 
     trains: ClassVar[bool] = False
     about_model: ClassVar[bool] = True
+    rounds_for: ClassVar[str] = "survey"
 
     def check(self, facts: Facts) -> None:
         """Raise ValueError, with a clause that says why, if the query cannot be asked of such records."""

@@ -1,7 +1,7 @@
 """The comparison: which of several models predicts best, by their losses on each record."""
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -29,6 +29,7 @@ class Comparison(MeanQuery):
     diameter is 1 (`docs/proofs.md`, Lemma Q8).
     """
 
+    rounds_for: ClassVar[str] = "comparison"
     name: Literal["comparison"] = "comparison"
     models: int = Field(ge=2, le=MOST_MODELS)
     part: Literal["sizes", "losses"]

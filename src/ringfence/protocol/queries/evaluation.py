@@ -107,6 +107,7 @@ class Evaluation(MeanQuery):
     of the squared sensitivity, 1 in all. Whatever these are, the diameter is 1 (`docs/proofs.md`, Lemma Q4).
     """
 
+    rounds_for: ClassVar[str] = "evaluation"
     purpose: ClassVar[str] = "a budgeted query asks every silo how well the model predicts"
     name: Literal["evaluation"] = "evaluation"
     weights: Vector | None = None

@@ -15,6 +15,7 @@ class GradientQuery(MeanQuery):
     """What gradients share, with and without axes: the mean of vectors that are clipped to `record_norm`."""
 
     trains: ClassVar[bool] = True
+    rounds_for: ClassVar[str] = "training"
     along: ClassVar[str] = ""
     """Along what a gradient is clipped, as an insertion."""
     chosen: ClassVar[str] = "weights"

@@ -11,7 +11,7 @@ from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.events import in_version
 from ringfence.accounting.filters import left
 from ringfence.errors import AccountingError, visible
-from ringfence.protocol import Effort, Guarantee, Plan, PublicKeys, SiloTerms
+from ringfence.protocol import Effort, Guarantee, Plan, PublicKeys, SiloTerms, rounds_words
 from ringfence.protocol.plan.guarantee import against, against_words, claimed_against, observers_of
 from ringfence.protocol.plan.plan import fewest_colluders
 from ringfence.protocol.plan.prospects import noise_in_weights, weight_of, weighting
@@ -180,7 +180,8 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
             f"Which {plan.unit}s train and which {plan.held_out:.0%} are held out depends on their numbers only and is "
             "the same for all plans: none is used as both."
         )
-    lines.append(f"Nothing else leaves the silo. The number of {plan.unit}s and the schema are public.")
+    total, public = rounds_words(plan), f"The number of {plan.unit}s and the schema are public."
+    lines.append(f"The plan has {total}. Nothing else leaves the silo. {public}")
     return [visible(line) for line in lines]
 
 
