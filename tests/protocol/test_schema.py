@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ringfence.errors import SchemaError
 from ringfence.protocol import Schema, load_schema, parse_schema
-from ringfence.protocol.schema.draft import draft_schema, drafted_columns, repeating_identifiers
+from ringfence.protocol.schema.draft import DraftedColumn, draft_schema, drafted_columns, repeating_identifiers
 from tests.generated import examples
 
 AGE: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 100}
@@ -211,10 +211,10 @@ def test_identifiers_whose_values_repeat_are_found_and_categories_and_numbers_ar
     assert repeating_identifiers({name: [] for name in names}) == []
 
 
-def test_a_column_is_numeric_only_if_every_filled_cell_is_a_finite_number() -> None:
+def test_a_short_column_is_numeric_only_if_every_filled_cell_is_a_finite_number() -> None:
     table = {"a": ["1", "", "-2.5e3"], "b": ["1", "x", "3"], "c": ["", "", ""], "d": ["1", "inf"], "e": ["-nan", "1"]}
-    types = [drafted["type"] for drafted in drafted_columns(table).values()]
-    assert types == ["numeric", *["categorical"] * 4]
+    types = [drafted.fields["type"] for drafted in drafted_columns(table).values()]
+    assert types == ["numeric", "categorical", "ignore", "categorical", "categorical"]
 
 
 def test_a_draft_is_refused_until_every_field_of_it_is_filled_in(tmp_path: Path) -> None:
@@ -241,5 +241,7 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 @given(st.dictionaries(NAMES, st.sampled_from(["numeric", "categorical"]), min_size=1, max_size=4))
 @example({"age\n(years)": "numeric"})
 def test_a_draft_is_well_formed_whatever_the_columns_are_called(types: dict[str, Any]) -> None:
-    columns = tomllib.loads(draft_schema({name: {"type": kind} for name, kind in types.items()}))["columns"]
+    columns = tomllib.loads(draft_schema({name: DraftedColumn({"type": kind}) for name, kind in types.items()}))[
+        "columns"
+    ]
     assert {name: column["type"] for name, column in columns.items()} == types

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ringfence.cli.options import App, AsJson
-from ringfence.cli.output import Output, require_folder, show_output, warn
+from ringfence.cli.output import Output, require_folder, show_output
 from ringfence.errors import OutputError, RecordsError
 from ringfence.planning.options import REQUIRED, offered
 
@@ -19,8 +19,9 @@ def draft(
 ) -> Output:
     """Draft a schema with names and types, for you to fill in.
 
-    No bound or category is read from the data. A comment names the columns that may identify persons; if their values
-    repeat, a warning says so, but not the draft.
+    No bound or category is read from the data, and no value but common codes for a missing value, such as k.A. or
+    -999. Free text is ignored. A comment names the columns that may identify persons. What you should know about your
+    own table, such as identifiers that repeat, is printed, and is not in the draft.
 
     Examples:
       ringfence schema draft north.csv --out schema.toml
@@ -33,20 +34,22 @@ def draft(
         raise OutputError(f"{out} already exists, and may have been filled in: name another file, or remove this one.")
     table = sources.read_table(file)
     columns, repeating = drafted_columns(table), repeating_identifiers(table)
-    text = draft_schema(columns, tokens=has_tokens(table))
-    for name in repeating:
-        warn(
-            f"Values in column '{name}' repeat. If the column identifies persons, some have several rows, and only "
-            f'person = "{name}" in the schema protects all rows of a person together.'
-        )
+    text = draft_schema(columns, tokens=has_tokens(table, columns))
+    remarks = [f"Column '{name}': {column.remark}" for name, column in columns.items() if column.remark]
+    remarks += [
+        f"Column '{name}': its values repeat. If it identifies persons, some have several rows, and only "
+        f'person = "{name}" in the schema protects all rows of a person together.'
+        for name in repeating
+    ]
     if out is not None:
         out.write_text(text, encoding="utf-8")
         text = (
             f'Wrote {out}. Fill in every "?" from public knowledge, then check that all cells fit: '
             f"`ringfence schema check {out} {file}`."
         )
-    types = {name: column["type"] for name, column in columns.items()}
-    return Output({"columns": types, "repeating": repeating, "out": None if out is None else str(out)}, text)
+    types = {name: column.fields["type"] for name, column in columns.items()}
+    data = {"columns": types, "remarks": remarks, "repeating": repeating, "out": None if out is None else str(out)}
+    return Output(data, text, warnings=remarks)
 
 
 @app.command()
@@ -57,8 +60,9 @@ def check(
 ) -> None:
     """List everything in tables that does not fit the schema.
 
-    Each problem is named by row and column, with what to do about it; no value is shown. The list depends on the
-    records and has no noise: it is for the tables' owners only.
+    Each problem is named by row and column, with what to do about it. Numbers beyond their bounds are counted, and
+    codes for a missing value, such as -999, are named with the line that the schema needs; no other value is shown.
+    The list depends on the records and has no noise: it is for the tables' owners only.
 
     Examples:
       ringfence schema check schema.toml north.csv
@@ -67,13 +71,18 @@ def check(
     from ringfence.silo.records.schema_check import check_schema
 
     found = {file: check_schema(schema, file) for file in files}
-    problems = [
-        problem if len(files) == 1 else f"{file.name}: {problem}" for file, own in found.items() for problem in own
-    ]
+
+    def of_files(part: str) -> list[str]:
+        """Return the problems of all files, or the advice, each with its file's name if there are several."""
+        sentences = [(file, each) for file, own in found.items() for each in getattr(own, part)]
+        return [each if len(files) == 1 else f"{file.name}: {each}" for file, each in sentences]
+
+    problems, advice = of_files("problems"), of_files("advice")
     fitting = [] if problems else [f"{file} fits {schema}." for file in files]
-    show_output(Output({"fits": not problems, "problems": problems}, *problems, *fitting), json=json)
+    data = {"fits": not problems, "problems": problems, "advice": advice}
+    show_output(Output(data, *problems, *fitting, *advice), json=json)
     if problems:
-        misfits = ", ".join(str(file) for file, own in found.items() if own)
+        misfits = ", ".join(str(file) for file, own in found.items() if own.problems)
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
         raise RecordsError(
             f"{schema} does not describe {misfits}: {count}. Correct the schema or the table and check again."

@@ -196,8 +196,9 @@ class CodedCells(Cells):
         return CodedCells(np.concatenate(codes), distinct, comma=self._comma)
 
     def take(self, rows: Any) -> "CodedCells":
-        """Return the given rows of coded cells."""
-        return CodedCells(self._held[rows], self._distinct, comma=self._comma)
+        """Return the given rows of coded cells, with the texts that occur in them."""
+        places, codes = np.unique(self._held[rows], return_inverse=True)
+        return CodedCells(codes, [self._distinct[place] for place in places.tolist()], comma=self._comma)
 
 
 class ArrayCells(Cells):

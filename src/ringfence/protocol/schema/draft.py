@@ -1,57 +1,167 @@
 """A schema to fill in: names and types of a table's columns, and nothing else of it."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ringfence.protocol.schema.codes import TOKENS, cells_hold, number_texts, outlying, token_line, token_texts
 from ringfence.protocol.schema.columns import TYPES
-from ringfence.protocol.schema.columns.base import may_identify_persons
+from ringfence.protocol.schema.columns.base import UNFILLED, ReadColumn, may_identify_persons
+from ringfence.protocol.schema.columns.date import Date
+from ringfence.protocol.schema.columns.numeric import Numeric, Scaled
 from ringfence.sources.cells import Cells, Table, as_cells
 from ringfence.storage.toml_files import toml_text
 
-TOKENS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-", "?", ".")
-"""Common texts for a missing value."""
+NOTHING = "no cell holds a value"
+VARIED = "mostly distinct texts: names, identifiers or notes"
+TEXT = 'free text; type = "text" makes features of its words, which need a larger budget'
+CODES = "Common codes for a missing value. Keep those of the code book, and add a public `missing` or indicator = true."
+"""Comments in a draft."""
 
 
-def drafted_columns(table: Table) -> dict[str, dict[str, Any]]:
-    """Return a drafted column for each column, by what its cells look like; no value is kept."""
+class DraftedColumn(NamedTuple):
+    """A column of a draft: its fields, a comment in the draft, and a sentence for the table's owner only."""
+
+    fields: dict[str, Any]
+    comment: str = ""
+    remark: str = ""
+
+    def toml(self, name: str) -> str:
+        """Return the column as a part of a schema file."""
+        fields = {field: said for field, said in self.fields.items() if field != "missing_tokens"}
+        text = toml_text({"columns": {name: fields}})
+        if tokens := self.fields.get("missing_tokens"):
+            return f"{text}# {self.comment}\n{token_line(tokens)}\n"
+        return f"{text.rstrip()}  # {self.comment}\n" if self.comment else text
+
+
+def drafted_columns(table: Table) -> dict[str, DraftedColumn]:
+    """Return a drafted column for each column, by what its cells look like.
+
+    The only values kept are common codes for a missing value, which are a public list.
+    """
     return {name: _drafted(name, as_cells(cells)) for name, cells in table.items()}
 
 
-def has_tokens(table: Table) -> bool:
-    """Tell whether a cell holds one of the common texts for a missing value."""
-    return any(as_cells(cells).among(TOKENS).any() for cells in table.values())
+def has_tokens(table: Table, columns: Mapping[str, DraftedColumn]) -> bool:
+    """Tell whether a cell that the draft's columns read holds one of the common texts for a missing value."""
+    read = [name for name, column in columns.items() if issubclass(TYPES[column.fields["type"]], ReadColumn)]
+    return any(as_cells(table[name]).among(TOKENS).any() for name in read)
 
 
-def _drafted(name: str, cells: Cells) -> dict[str, Any]:
-    """Return the type and fields of a drafted column: the first type that accepts its cells."""
-    cells = cells.take(~(cells.empty() | cells.among(TOKENS)))
+def _drafted(name: str, cells: Cells) -> DraftedColumn:
+    """Return a drafted column: the first type that accepts its cells, but for codes of missing values."""
+    filled = cells.take(~(cells.empty() | cells.among(TOKENS)))
     if not len(cells):
-        return {"type": "categorical", **(TYPES["categorical"].drafted(cells, name) or {})}
+        return DraftedColumn({"type": "categorical", **(TYPES["categorical"].drafted(cells, name) or {})})
+    words = token_texts(filled)
+    found = _without(filled, words)
+    if not len(found):
+        return DraftedColumn({"type": "ignore"}, NOTHING, f"{NOTHING}; the draft ignores it.")
+    kind, fields = _first_type(found, name)
+    codes = number_texts(found) if kind in ("categorical", "text") else _outlying(found, kind, fields)
+    if codes and len(rest := _without(found, codes)):
+        coded = _first_type(rest, name)
+        if coded[0] in _EXACT:
+            return _with_tokens(cells, *coded, [*words, *codes])
+    if kind in _EXACT:
+        return _with_tokens(cells, kind, fields, words)
+    if kind not in ("categorical", "text"):
+        return DraftedColumn({"type": kind, **fields})
+    return _mostly(cells, found, words, name) or _of_texts(filled, name)
+
+
+_EXACT = ("boolean", "numeric", "date")
+"""Types whose cells are never words for a missing value."""
+
+
+def _without(cells: Cells, texts: Sequence[str]) -> Cells:
+    """Return the cells that hold none of these texts."""
+    return cells.take(~cells.among(texts)) if texts else cells
+
+
+def _first_type(cells: Cells, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the first type that accepts all cells, and its fields."""
     found = ((kind, column.drafted(cells, name)) for kind, column in TYPES.items())
-    return next({"type": kind, **fields} for kind, fields in found if fields is not None)
+    return next((kind, fields) for kind, fields in found if fields is not None)
+
+
+def _outlying(cells: Cells, kind: str, fields: Mapping[str, Any]) -> list[str]:
+    """Return the common codes that lie far from the other numbers or dates of a column, as texts."""
+    if kind not in ("numeric", "date") or fields.get("format") == UNFILLED:
+        return []
+    column: Scaled = Numeric(lower=0, upper=1)
+    if kind == "date":
+        column = Date(lower="0001-01-01", upper="9999-12-31", format=fields.get("format"))
+    return column.code_texts(cells, outlying(column.values(cells), column.common_codes))
+
+
+def _with_tokens(cells: Cells, kind: str, fields: dict[str, Any], codes: Sequence[str]) -> DraftedColumn:
+    """Return a drafted column with these codes for a missing value."""
+    if not codes:
+        return DraftedColumn({"type": kind, **fields})
+    texts = set(cells.coded()[1])
+    tokens = [*(token for token in TOKENS if token in texts and token not in codes), *codes]
+    shown = " or ".join(f"'{code}'" for code in codes)
+    remark = f"{cells_hold(cells.among(codes))} {shown}. The draft lists this in `missing_tokens`; check the code book."
+    return DraftedColumn({"type": kind, **fields, "missing_tokens": tokens}, CODES, remark)
+
+
+def _mostly(cells: Cells, found: Cells, words: Sequence[str], name: str) -> DraftedColumn | None:
+    """Return a column of numbers or dates in which a few cells are neither; None if it is no such column."""
+    for kind in ("numeric", "date"):
+        mask = TYPES[kind].readable(found)
+        read, others = found.take(mask), found.take(~mask)
+        values, odd = _distinct(read), _distinct(others)
+        fields = TYPES[kind].drafted(read, name) if values >= 10 else None
+        if fields is None or (len(read) < 9 * len(others) and values < 10 * odd):
+            continue
+        column = _with_tokens(cells, kind, fields, words)
+        remark = (
+            f"{len(others)} of {len(found)} cells hold no {'number' if kind == 'numeric' else 'date'}. The draft has "
+            f'type = "{kind}" all the same, and `ringfence schema check` names the rows: list codes for a missing '
+            "value in `missing_tokens`, and correct other cells."
+        )
+        return column._replace(remark=f"{column.remark} {remark}".strip())
+    return None
+
+
+def _of_texts(cells: Cells, name: str) -> DraftedColumn:
+    """Return a drafted column of categories; if its texts are free or mostly distinct, one that is no feature."""
+    kind, fields = _first_type(cells, name)
+    if kind == "text":
+        return DraftedColumn({"type": "ignore"}, TEXT, "free text, which the draft ignores.")
+    if kind == "categorical" and _distinct(cells) >= 20 and 2 * _distinct(cells) > len(cells):
+        words = not any(map(str.isspace, "".join(cells.coded()[1])))
+        return DraftedColumn({"type": "identifier" if words else "ignore"}, VARIED, f"{VARIED}; never a feature.")
+    return DraftedColumn({"type": kind, **fields})
+
+
+def _distinct(cells: Cells) -> int:
+    """Return the number of distinct cells."""
+    return len(np.unique(cells.coded()[0]))
 
 
 def repeating_identifiers(table: Table) -> list[str]:
     """Return the columns that may identify persons and whose values repeat: for the file's owner only.
 
-    They are called so, with at most 100 rows for each value on average; or hold text, and no dates, of 20 values or
+    They are called so, with at most 100 rows for each value on average; or hold text, and no date, of 20 values or
     more, with at most 4 rows for each.
     """
 
     def looks_so(name: str, cells: Cells) -> bool:
         """Tell whether a column's name or repeating texts suggest identifiers of persons, for the draft."""
-        count, values = len(cells), len(np.unique(cells.coded()[0]))
+        count, values = len(cells), _distinct(cells)
         if may_identify_persons(name):
             return values < count <= 100 * values
-        is_text = bool(np.isnan(cells.numbers()).all()) and TYPES["date"].drafted(cells, name) is None
+        is_text = not any(TYPES[kind].readable(cells).any() for kind in ("numeric", "date"))
         return is_text and values >= 20 and values < count <= 4 * values
 
     return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]
 
 
-def draft_schema(columns: Mapping[str, Mapping[str, Any]], *, tokens: bool = False) -> str:
+def draft_schema(columns: Mapping[str, DraftedColumn], *, tokens: bool = False) -> str:
     """Return a schema to fill in, by drafted fields; `tokens`: some cells hold a common text for a missing value."""
     whose = [name for name in columns if may_identify_persons(name)]
     head = [
@@ -81,5 +191,5 @@ def draft_schema(columns: Mapping[str, Mapping[str, Any]], *, tokens: bool = Fal
         *(f"# {toml_text({'person': name})}".rstrip() for name in whose or ["COLUMN"]),
         "",
     ]
-    content: dict[str, Any] = {"missing_tokens": list(TOKENS)} if tokens else {}
-    return "\n".join(head) + "\n" + toml_text({**content, "columns": columns})
+    above = [token_line(TOKENS), ""] if tokens else []
+    return "\n".join([*head, *above, *(column.toml(name) for name, column in columns.items())])

@@ -19,7 +19,7 @@ UNKNOWN = 1e18
 UNFILLED = "?"
 """Marks a decision in a draft that is still open."""
 
-EMPTY = "the cell is empty; give the column a public `missing` value in the schema, or remove the row"
+EMPTY = "the cell is empty; give the column a public `missing` value or `indicator = true`, or remove the row"
 
 
 def _as_cell(value: object) -> object:
@@ -126,6 +126,11 @@ class BaseColumn(Public):
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
         """Return the fields of a drafted column of this type, or None if its cells do not look like the type."""
         return None
+
+    @classmethod
+    def readable(cls, cells: Cells) -> NDArray[np.bool_]:
+        """Return the mask of cells that a draft of this type can read; none, if it reads all or no cells."""
+        return np.zeros(len(cells), dtype=bool)
 
     @classmethod
     def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -255,6 +260,8 @@ def unfilled(given: Mapping[str, Any]) -> list[str]:
 _PERSON_WORDS = {
     "account", "client", "customer", "employee", "household", "id", "insured", "member", "mrn", "patient", "person",
     "policyholder", "pupil", "ssn", "student", "subject", "user",
+    "fallnr", "fallnummer", "kunde", "kundennummer", "patienten", "patientennummer", "pat", "patnr", "pid",
+    "versicherte",
 }  # fmt: skip
 
 
@@ -277,10 +284,5 @@ class Identifier(BaseColumn):
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns with such a name, and columns of 20 or more distinct single words."""
-        codes, distinct = cells.coded()
-        if may_identify_persons(name):
-            return {}
-        words = all(text and not any(map(str.isspace, text)) for text in distinct)
-        texts = len(distinct) == len(codes) >= 20 and words
-        return {} if texts and not any(value == value for value in cells.numbers()) else None  # noqa: PLR0124 - NaN
+        """Accept columns whose name suggests it."""
+        return {} if may_identify_persons(name) else None

@@ -3,13 +3,16 @@
 import datetime
 import math
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.schema.codes import DATES
 from ringfence.protocol.schema.columns.base import UNFILLED
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.sources.cells import Cells
@@ -100,6 +103,15 @@ class Date(Scaled):
         codes, distinct = cells.coded()
         return np.array([self._number(text, self.format) for text in distinct] or [0.0])[codes]
 
+    @cached_property
+    def common_codes(self) -> frozenset[float]:
+        """Dates that commonly mark a missing value, as a date column counts."""
+        return frozenset(map(self._number, DATES))
+
+    def code_texts(self, cells: Cells, codes: Sequence[float]) -> list[str]:
+        """Return the texts of a date column's cells that are these dates."""
+        return sorted(set(cells.take(np.isin(self.values(cells), codes)).coded()[1])) if codes else []
+
     @property
     def distance(self) -> str:
         """The unit in which a date column counts, such as days."""
@@ -129,6 +141,18 @@ class Date(Scaled):
         if fit[0] is None:
             return bounds
         return {**bounds, "format": fit[0] if len(fit) == 1 else UNFILLED}
+
+    @classmethod
+    def readable(cls, cells: Cells) -> NDArray[np.bool_]:
+        """Return the mask of cells that are dates in the usual format that fits most of them."""
+        codes, distinct = cells.coded()
+        fits = [np.array([_is_date(text, form) for text in distinct])[codes] for form in _USUAL]
+        return max(fits, key=np.count_nonzero)
+
+
+def _is_date(text: str, format: str | None) -> bool:
+    """Tell whether a text is a date in this format; a text that begins with no digit is not parsed."""
+    return text[:1].isdigit() and not math.isnan(_seconds(text, format))
 
 
 def _seconds(text: str, format: str | None) -> float:

@@ -1,7 +1,7 @@
 """Numbers between public bounds."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, without_negligible
+from ringfence.protocol.schema.codes import NUMBERS, code_text
 from ringfence.protocol.schema.columns.base import UNFILLED, UNKNOWN, Beyond, Problem, ReadColumn, Reading, unfilled
 from ringfence.sources.cells import Cells
 
@@ -119,7 +120,16 @@ class Scaled(ReadColumn):
     @property
     def problem(self) -> str:
         """What is wrong with a cell that is not a number."""
-        return "this is not a finite number"
+        return "this is not a finite number; if it marks a missing value, list it in `missing_tokens`"
+
+    @cached_property
+    def common_codes(self) -> frozenset[float]:
+        """Numbers that commonly mark a missing value, as a numeric column counts."""
+        return NUMBERS
+
+    def code_texts(self, cells: Cells, codes: Sequence[float]) -> list[str]:
+        """Return the texts by which a schema names these numbers among a numeric column's cells."""
+        return [code_text(code) for code in codes]
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
         """Return the clamped and scaled numbers of a numeric column."""
@@ -186,7 +196,12 @@ class Numeric(Scaled):
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
         """Accept columns as numeric in which all cells are finite numbers."""
-        return {"lower": UNFILLED, "upper": UNFILLED} if np.isfinite(cells.numbers()).all() else None
+        return {"lower": UNFILLED, "upper": UNFILLED} if cls.readable(cells).all() else None
+
+    @classmethod
+    def readable(cls, cells: Cells) -> NDArray[np.bool_]:
+        """Return the mask of cells that are finite numbers."""
+        return np.isfinite(cells.numbers())
 
     @classmethod
     def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -125,7 +125,9 @@ class Text(_OfNorm):
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns as text in which most cells have three words or more."""
+        """Accept columns as text in which most cells have three words or more, unless few values repeat."""
         codes, distinct = cells.coded()
         long = np.array([len(words_of(text)) > 2 for text in distinct], dtype=bool)
-        return {"words": 256} if len(codes) and np.mean(long[codes]) > 0.5 else None
+        values = len(np.unique(codes))
+        varied = values >= 20 or 2 * values > len(codes)
+        return {"words": 256} if len(codes) and varied and np.mean(long[codes]) > 0.5 else None
