@@ -13,9 +13,16 @@ from ringfence.estimates.answers import AnsweredRound, CellShares, NoisyAnswer, 
 from ringfence.estimates.classification import ScoreShares, average_precision
 from ringfence.estimates.evaluation import evaluation_report, model_metrics, next_evaluation_request
 from ringfence.estimates.intervals import Z, ratio_interval
-from ringfence.estimates.metrics import EvaluationReport, ModelMetrics
+from ringfence.estimates.metrics import CLIPPED, EvaluationReport, ModelMetrics
 from ringfence.protocol import Evaluation, Hinge, Pinball, Plan, pack
-from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, clipped_metrics, exact_metrics, plan_of
+from ringfence.research.experiments.looking_evaluation import (
+    DESIGNS,
+    REACH,
+    Data,
+    clipped_metrics,
+    exact_metrics,
+    plan_of,
+)
 from ringfence.silo.queries import compute
 from ringfence.silo.records.records import Records
 
@@ -59,16 +66,17 @@ def metrics_of(plan: Plan, data: Data, sigma: float, query: Evaluation | None = 
     return model_metrics(read_rounds(query, plan, asked_twice(plan, {"clinic": data}, sigma, query)))
 
 
-@pytest.mark.parametrize("design", ["balanced", "5 % positives", "far out", "five classes", "crowded targets"])
+@pytest.mark.parametrize("design", ["balanced", "5 % positives", "far out", "five classes", "poor model"])
 def test_without_noise_the_metrics_are_those_of_the_records(design: str) -> None:
-    """But for what bins hide of an AUC, and the expected tail beyond a clip."""
+    """But for what bins hide of an AUC."""
     plan, data = plan_of(design, 1000), drawn(design, 3000)
     rounds = asked_twice(plan, {"clinic": data}, QUIET)
     found = model_metrics(read_rounds(Evaluation(), plan, rounds))
     bin_edges = Evaluation().read(plan, rounds[-1].argument).bin_edges
-    rough = {"AUC": 0.01, "RMSE": 0.02, "MAE": 0.01, "R²": 0.05, "RMSE of guessing the mean": 0.1}
-    rough |= {"expected calibration error": 0.1, "average precision": 0.05}
+    rough = {"AUC": 0.01, "expected calibration error": 0.1, "average precision": 0.05}
     for name, exact in (exact_metrics(plan.loss, data) | clipped_metrics(plan.loss, data, bin_edges)).items():
+        if name.endswith((CLIPPED, "of clipped targets")):
+            continue  # nothing is clipped
         metric = found.metric(name)
         if np.isnan(exact):  # a precision where nothing is predicted
             assert metric.value is None
@@ -222,27 +230,44 @@ def test_other_losses_have_their_own_mean_no_probabilities_and_quantiles_a_cover
         assert share.sentence().endswith("(the model aims at 0.9)")
 
 
-@pytest.mark.parametrize("law", ["light", "heaviest", "one far out"])
-def test_an_interval_of_unclipped_errors_holds_under_every_tail_that_it_allows(law: str) -> None:
-    """Without noise and with many records, so that nothing but the tail can take the metric out of its interval."""
-    plan, random, count = plan_of("Gaussian errors", 1000), np.random.default_rng(0), 100_000
-    levels = (np.arange(count) + 0.5) / count
-    size = {
-        "light": levels,
-        "heaviest": (1 - levels) ** (-1 / 3),  # P(|x| > t) = t⁻³ from 1 on
-        "one far out": np.append(levels[:-1], 10.0),
-    }[law]
-    scores = 0.01 * size * random.choice([-1.0, 1.0], count)
-    rounds = asked_twice(plan, {"clinic": (scores[:, None], np.zeros(count))}, QUIET)
+def test_errors_up_to_the_largest_that_the_bounds_allow_count_where_noise_allows() -> None:
+    plan, count = plan_of("Gaussian errors", 1000), 1000
+    scores = np.where(np.arange(count) < 3, REACH, 0.01 * np.arange(count) / count)
+    targets = np.where(np.arange(count) < 3, -1.0, 0.0)
+    found = metrics_of(plan, (scores[:, None], targets), QUIET)
+    errors = np.abs(scores - targets)
+    assert errors.max() == REACH + 1
+    assert found.metric("RMSE").value == pytest.approx(float(np.sqrt(np.mean(errors**2))), rel=1e-5)
+    assert found.metric("MAE").value == pytest.approx(float(np.mean(errors)), rel=1e-5)
+    assert not [metric.name for metric in found.metrics if metric.name.endswith(CLIPPED)]
+
+
+def test_where_noise_hides_large_errors_the_rmse_of_clipped_ones_stands_in_and_says_so() -> None:
+    plan, data = plan_of("Gaussian errors", 1000), drawn("Gaussian errors", 4000)
+    rounds = asked_twice(plan, {"clinic": data}, 0.003)
+    clip = float(Evaluation().read(plan, rounds[-1].argument).bin_edges["squared"][0])
     found = model_metrics(read_rounds(Evaluation(), plan, rounds))
-    for name, exact in (("RMSE", np.sqrt(np.mean(scores**2))), ("MAE", np.mean(np.abs(scores)))):
-        metric = found.metric(name)
-        low, high = ends(metric)
-        assert low <= exact <= high <= 1.6 * exact
-        assert "at most 1/x³ as frequent" in metric.sentence()
-    clip = Evaluation().read(plan, rounds[-1].argument).bin_edges["squared"][0]
-    clipped = float(np.sqrt(np.mean(np.minimum(np.abs(scores), clip) ** 2)))
-    assert found.metric("RMSE of clipped errors").value == pytest.approx(clipped, rel=1e-4)
+    for name in ("RMSE", "MAE", "R²"):
+        assert found.metric(name).value is None
+        assert found.metric(name + CLIPPED).value is not None
+        assert (
+            f"each error counts at most {metrics.three_digits(clip)}, and 0.0% to " in found.metric(name + CLIPPED).note
+        )
+    [unknown, stands_in] = [line for line in found.sentences() if line.startswith("RMSE")]
+    assert unknown.startswith(
+        f"RMSE is unknown: noise hides how large the errors beyond {metrics.three_digits(clip)} are"
+    )
+    assert "; guessing the mean" in stands_in
+    assert "guessing" not in unknown
+    assert found.score == found.metric("R²" + CLIPPED)
+
+
+def test_a_request_for_an_rmse_brings_what_stands_in_for_it() -> None:
+    plan, query = plan_of("Gaussian errors", 1000), Evaluation(figures=("RMSE",))
+    rounds = asked_twice(plan, {"clinic": drawn("Gaussian errors", 4000)}, 0.003, query)
+    names = {metric.name for metric in evaluation_report(query, plan, rounds).together.metrics}
+    assert {"RMSE", "RMSE" + CLIPPED} <= names
+    assert not {"MAE", "MAE" + CLIPPED, "R²"} & names
 
 
 def test_an_r_squared_is_reported_only_where_the_errors_are() -> None:

@@ -1,7 +1,7 @@
 """Noisy answers of silos as means, shares and quantiles, each with the noise in it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +12,9 @@ from ringfence.protocol.queries.evaluation import node_weights, path_signs
 
 BinEdges: TypeAlias = dict[str, FloatArray]
 """Bin edges, or a clip, by block of an evaluation."""
+
+_SMALLEST = 1e-9
+"""The largest score of a model whose weights are 0."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,17 @@ class BlockMeans:
 
 @dataclass(frozen=True)
 class EvaluationAnswers:
-    """Answers of one silo, or of all together, in some rounds of an evaluation: means by block and round."""
+    """Answers of one silo, or of all together, in some rounds of an evaluation: means by block and round.
+
+    `largest` bounds the scores; `next_noise` is the noise that each block of the next round will have.
+    """
 
     data: Schema
     loss: Loss
     records: int
     rounds: Sequence[Mapping[str, BlockMeans]]
+    largest: float
+    next_noise: Mapping[str, float] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Return whether any round of the evaluation asked for a block."""
@@ -86,17 +94,24 @@ class EvaluationAnswers:
         return BlockMeans(values, float(precision.sum() ** -0.5), every[-1].bin_edges)
 
 
+def largest_score(facts: Facts, weights: FloatArray) -> float:
+    """Return the largest absolute score, offset included, that a model can give a record within the public bounds."""
+    middle, reach = facts.data.offset_range
+    return max(facts.data.feature_norm * float(np.linalg.norm(weights)), _SMALLEST) + abs(middle) + reach
+
+
 def read_rounds(
     query: Evaluation, facts: Facts, rounds: Sequence[AnsweredRound], silo: str | None = None
 ) -> EvaluationAnswers:
     """Return the block means of one silo, or of all silos together."""
-    every, records = [], 0
+    every, records, largest = [], 0, _SMALLEST
     for one in rounds:
         if silo is not None and silo not in one.answers:
             continue
         answer = pooled_answer(one.answers) if silo is None else one.answers[silo]
         asked = query.read(facts, one.argument)
         scale, records = query.scale(facts, asked), answer.records
+        largest = largest_score(facts, asked.weights)
         every.append(
             {
                 name: BlockMeans(answer.vector[part] / scale[name], answer.sigma / scale[name], asked.bin_edges[name])
@@ -104,7 +119,7 @@ def read_rounds(
                 if scale[name] > 0
             }
         )
-    return EvaluationAnswers(facts.data, facts.loss, records, every)
+    return EvaluationAnswers(facts.data, facts.loss, records, every, largest)
 
 
 @dataclass(frozen=True)

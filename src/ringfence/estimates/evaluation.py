@@ -1,14 +1,23 @@
 """Evaluation of a model: from noisy answers to metrics, and from these to the next request."""
 
+import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.estimates import classification, regression, survival
-from ringfence.estimates.answers import AnsweredRound, BinEdges, EvaluationAnswers, read_rounds
+from ringfence.estimates.answers import (
+    AnsweredRound,
+    BinEdges,
+    EvaluationAnswers,
+    largest_score,
+    pooled_answer,
+    read_rounds,
+)
 from ringfence.estimates.metrics import (
     CalibrationBin,
     ConfusionCell,
@@ -73,8 +82,6 @@ _KINDS: dict[str, _Kind] = {
         survival.survival_figures,
     ),
 }
-_SMALLEST = 1e-9
-"""The largest score of a model whose weights are 0."""
 
 
 def chosen_figures(loss: Loss, asked: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -120,10 +127,6 @@ def next_evaluation_request(
     Blocks that none of the query's figures needs have no share.
     """
     kind = _KINDS[facts.loss.target_kind]
-    largest = max(facts.data.feature_norm * float(np.linalg.norm(weights)), _SMALLEST)
-    known = read_rounds(query, facts, rounds) if rounds else None
-    bin_edges = kind.bin_edges(facts.data, facts.loss, largest, known)
-    bin_edges["paired"] = bin_edges["loss"] / 4  # models that are compared mostly differ by less
     chosen, early = (kind.block_shares(facts.loss, end, query.figures) for end in (True, False))
     if not last and any(early.values()):
         chosen = early
@@ -131,12 +134,18 @@ def next_evaluation_request(
         chosen = {name: chosen.get(name, 0.0) + early.get(name, 0.0) for name in chosen | early}
     blocks = query.blocks(facts)
     total = sum(chosen.get(block.name, 0.0) for block in blocks) * (1 + 1e-12)
-    return EvaluationArgument(
-        weights,
-        against,
-        {block.name: bin_edges.get(block.name, np.zeros(0)) for block in blocks},
-        {block.name: chosen.get(block.name, 0.0) / total for block in blocks},
-    )
+    shares = {block.name: chosen.get(block.name, 0.0) / total for block in blocks}
+    known = None
+    if rounds:
+        sigma = pooled_answer(rounds[-1].answers).sigma
+        noise = {
+            one.name: sigma * math.sqrt(one.squared_diameter / shares[one.name]) for one in blocks if shares[one.name]
+        }
+        known = replace(read_rounds(query, facts, rounds), next_noise=noise)
+    bin_edges = kind.bin_edges(facts.data, facts.loss, largest_score(facts, weights), known)
+    bin_edges["paired"] = bin_edges["loss"] / 4  # models that are compared mostly differ by less
+    edges = {block.name: bin_edges.get(block.name, np.zeros(0)) for block in blocks}
+    return EvaluationArgument(weights, against, edges, shares)
 
 
 def evaluation_report(query: Evaluation, facts: Facts, rounds: Sequence[AnsweredRound]) -> EvaluationReport:

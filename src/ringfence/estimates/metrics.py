@@ -14,6 +14,8 @@ from ringfence.protocol import FloatArray, Public, Unit
 TOO_NOISY = "too noisy to report; use more records or a larger epsilon"
 _GUESSING = " of guessing "
 ABOVE_GUESSING = " above guessing"
+CLIPPED = " of clipped errors"
+"""What the name of a metric ends with that stands in for one that noise hides."""
 
 Figures: TypeAlias = Collection[str] | None
 """Names of the figures that an evaluation is asked for; None means all."""
@@ -64,7 +66,7 @@ def bounded_metric(
     if not (math.isfinite(low) and math.isfinite(high)) or (low <= least and high >= most):
         return Metric(name=name, unknown=unknown)
     value, low, high = (float(min(max(number, least), most)) for number in (value, low, high))
-    return Metric(name=name, value=value, low=low, high=high)
+    return Metric(name=name, value=value, low=min(low, value), high=max(high, value))  # rounding may part them
 
 
 def normal_metric(name: str, value: float, variance: float, *, least: float = -1.0, most: float = 1.0) -> Metric:
@@ -134,8 +136,8 @@ def needed_shares(shares: Mapping[str, float], needs: FigureBlocks, figures: Fig
 
 
 def is_asked_for(metric: str, figures: Figures) -> bool:
-    """Return whether a metric is one of the figures asked for, or comes with one: what guessing gives beside it."""
-    own = metric.removesuffix(ABOVE_GUESSING).partition(_GUESSING)[0]
+    """Return whether a metric is one of the figures asked for, or comes with one: guessing's, or of clipped errors."""
+    own = metric.removesuffix(ABOVE_GUESSING).partition(_GUESSING)[0].removesuffix(CLIPPED)
     return figures is None or own in figures or metric in figures or own.rpartition(": ")[2] in figures
 
 
@@ -177,18 +179,23 @@ class ModelMetrics(Public):
 
     @property
     def score(self) -> Metric:
-        """The metric that scikit-learn calls score: accuracy or R²; unknown for survival times."""
+        """The metric that scikit-learn calls score: accuracy or R²; unknown for survival times.
+
+        Where noise hides how large a few errors are, the R² of clipped errors.
+        """
         unknown = Metric(name="score", unknown="there is no single score for times")
-        return next((metric for metric in self.metrics if metric.name in ("accuracy", "R²")), unknown)
+        scores = [metric for metric in self.metrics if metric.name.removesuffix(CLIPPED) in ("accuracy", "R²")]
+        return scores[-1] if scores else unknown
 
     def sentences(self) -> list[str]:
         """Return the metrics in words, each beside what guessing gives, if that is known."""
         guesses = {name: (what, m) for m in self.metrics for name, _, what in [m.name.partition(_GUESSING)] if what}
-        lines = []
+        lines, names = [], {metric.name for metric in self.metrics}
         for metric in self.metrics:
             if _GUESSING in metric.name:
                 continue
-            what, guess = guesses.get(metric.name, ("", metric))
+            stands_in = metric.name + CLIPPED not in names
+            what, guess = guesses.get(metric.name.removesuffix(CLIPPED) if stands_in else "", ("", metric))
             known = f"; guessing {what} gives {three_digits(guess.value)}" if what and guess.value is not None else ""
             lines.append(metric.sentence() + known)
         return lines

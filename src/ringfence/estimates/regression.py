@@ -4,12 +4,14 @@ Several targets have the metrics of each, and the mean of their R².
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from ringfence.estimates.answers import BinEdges, BlockMeans, EvaluationAnswers, leaf_shares_of_all
-from ringfence.estimates.intervals import Interval, ratio_interval
+from ringfence.estimates.intervals import Interval, half_width, ratio_interval
 from ringfence.estimates.metrics import (
+    CLIPPED,
     TOO_NOISY,
     FigureBlocks,
     Figures,
@@ -19,23 +21,29 @@ from ringfence.estimates.metrics import (
     needed_shares,
     normal_metric,
     share_metric,
+    share_of_cells,
     three_digits,
 )
-from ringfence.estimates.tails import FAR, BoundedMean, ErrorSizes, TargetDistribution, most_beyond
+from ringfence.estimates.tails import FAR, ErrorSizes, MeanEstimate, TargetDistribution, sampling_variance
 from ringfence.protocol import FloatArray, Loss, Schema, Squared
 from ringfence.protocol.arrays import TINY
 from ringfence.protocol.queries.evaluation import CURVE, RESIDUAL_LEVELS, TARGET_LEVELS, number_blocks, target_block
 
 _MOST = 1e100
 """Larger than any metric."""
+_ROUNDING = 1e-9
+_PRECISE = 0.2
+"""The relative half-width up to which a mean of unclipped errors is preferred to that of clipped ones."""
 _R2 = "R²"
+_MEAN = "mean of the targets"
+_HELP = "narrower bounds of the target, more records or a larger epsilon would show it"
+_HIDDEN = f"noise hides how large errors and targets beyond the clips are; {_HELP}"
 BELOW = "share of targets below the prediction"
 
 _FIGURES: FigureBlocks = {
     "RMSE": ("residuals", "squared", "targets", "target"),
-    "RMSE of clipped errors": ("residuals", "squared"),
     "MAE": ("residuals", "absolute"),
-    "mean of the targets": ("targets", "target"),
+    _MEAN: ("targets", "target"),
     _R2: ("residuals", "squared", "targets", "target"),
     BELOW: ("below",),
 }
@@ -85,127 +93,155 @@ def _share_below(answers: EvaluationAnswers) -> Metric:
 
 
 def _error_metrics(answers: EvaluationAnswers) -> list[Metric]:
-    """Return a regression's RMSE, mean absolute error and R²."""
-    unit, offset = answers.data.target_scaling
+    """Return a regression's RMSE, mean absolute error and R², each of clipped errors where noise hides it."""
     metrics: list[Metric] = []
-    square = None
     if answers.has("squared"):
-        squared, sizes = answers.latest("squared"), _error_sizes(answers)
-        clip = squared.clip
-        square = _mean_power(squared, clip, 2, sizes)
-        clipped = BoundedMean.exactly(square.least, square.least_variance)
-        most = math.sqrt(clip**2 + most_beyond(clip, 2))
-        metrics += [
-            _in_target_units("RMSE", square, unit, root=True, most=most).noted(tail := _tail_note(unit * clip)),
-            _in_target_units("RMSE of clipped errors", clipped, unit, root=True, most=clip).noted(
-                f"each error counts at most {three_digits(unit * clip)}"
-            ),
-        ]
+        metrics += _error_metric("RMSE", answers, "squared", 2)
     if answers.has("absolute"):
-        absolute, sizes = answers.latest("absolute"), _error_sizes(answers)
-        size, most = _mean_power(absolute, absolute.clip, 1, sizes), absolute.clip + most_beyond(absolute.clip, 1)
-        note = _tail_note(unit * absolute.clip)
-        metrics.append(_in_target_units("MAE", size, unit, root=False, most=most).noted(note))
+        metrics += _error_metric("MAE", answers, "absolute", 1)
     if answers.has("target") and answers.has("targets"):
-        mean, variance, spread = _target_moments(answers.latest("target"), _target_distribution(answers))
-        bound = 2 * answers.data.target_bound
-        metrics += [
-            _in_target_units("RMSE of guessing the mean", spread, unit, root=True, most=bound).noted(
-                "assuming that the tails of the targets decay as their flanks do"
-            ),
-            normal_metric("mean of the targets", unit * mean + offset, unit**2 * variance, least=-_MOST, most=_MOST),
-        ]
-        if square is not None:
-            known = metrics[0].value is not None
-            metrics.append(_r_squared(square, spread, tail) if known else metrics[0].model_copy(update={"name": _R2}))
+        metrics += _target_metrics(answers)
+        if answers.has("squared"):
+            metrics += _r_squared(answers)
     return metrics
 
 
-def _tail_note(clip: float) -> str:
-    """State the tails that the intervals of a regression's errors beyond the clip allow for."""
-    shown = three_digits(clip)
-    return f"if errors of x times {shown} are at most 1/x³ as frequent as those beyond {shown}"
+def _largest_error(data: Schema, loss: Loss, largest: float) -> float:
+    """Return the largest error that the public bounds of targets and scores allow."""
+    return data.target_bound + float(np.max(np.abs(loss.predictions(np.array([[-largest], [largest]])))))
 
 
-def _mean_power(means: BlockMeans, clip: float, power: int, sizes: ErrorSizes) -> BoundedMean:
-    """Return the mean of errors' |x|^power: at least that of clipped ones; at most with the heaviest tail beyond."""
-    (mean, deviation), (cells, middles) = means.scalar(), sizes.up_to(clip)
-    powers, heaviest = middles**power, np.append(np.zeros(len(middles) - 1), most_beyond(clip, power))
-    inside, noise = clip**power * mean, (clip**power * deviation) ** 2
-    return BoundedMean(
-        value=inside + sizes.expected_beyond(clip, power),
-        least=inside,
-        least_variance=noise + cells.sampling_variance(powers),
-        most=inside + cells.total(heaviest),
-        most_variance=noise + cells.noise_variance(heaviest) + cells.sampling_variance(powers + heaviest),
-    )
+def _error_clip(answers: EvaluationAnswers, block: str) -> float | None:
+    """Return the clip of a regression's errors; None if no error can be larger."""
+    clip, most = answers.latest(block).clip, _largest_error(answers.data, answers.loss, answers.largest)
+    return None if clip >= most * (1 - _ROUNDING) else clip
 
 
-def _in_target_units(name: str, mean: BoundedMean, unit: float, *, root: bool, most: float) -> Metric:
-    """Return a mean of a regression's errors, or its root, in units of the target."""
+def _mean_power(answers: EvaluationAnswers, block: str, power: int) -> MeanEstimate:
+    """Return the mean of clipped errors' |x|^power."""
+    means, sizes = answers.latest(block), _error_sizes(answers)
+    (mean, noise), most = means.scalar(), means.clip**power
+    powers = np.minimum(sizes.middles(_largest_error(answers.data, answers.loss, answers.largest)), means.clip) ** power
+    sampling = sampling_variance(sizes.cells, powers, most * mean, most)
+    return MeanEstimate(most * mean, (most * noise) ** 2 + sampling)
 
-    def scaled(value: float) -> float:
-        """Return a regression's mean, or its root, times the target's unit."""
-        return unit * (math.sqrt(max(value, 0.0)) if root else max(value, 0.0))
 
-    low, high = (scaled(end) for end in mean.interval())
-    value = min(max(scaled(mean.value), low), high)
+def _error_metric(name: str, answers: EvaluationAnswers, block: str, power: int) -> list[Metric]:
+    """Return the root mean square error, or the mean absolute one; and that of clipped errors, if some were clipped."""
+    unit, clip = answers.data.target_scaling[0], _error_clip(answers, block)
+    mean, most = _mean_power(answers, block, power), answers.latest(block).clip
+    if clip is None:
+        return [_in_target_units(name, mean, unit, power, most)]
+    hidden = f"noise hides how large the errors beyond {three_digits(unit * clip)} are; {_HELP}"
+    own = _in_target_units(name + CLIPPED, mean, unit, power, most)
+    return [Metric(name=name, unknown=hidden), own.noted(_clipped_errors(answers, clip))]
+
+
+def _clipped_errors(answers: EvaluationAnswers, clip: float) -> str:
+    """Say what errors count at most, and how many are larger."""
+    sizes = _error_sizes(answers)
+    share = share_of_cells("", sizes.cells, sizes.beyond(clip))
+    larger = "" if share.low is None else f", and {share.low:.1%} to {share.high:.1%} are larger"
+    return f"each error counts at most {three_digits(answers.data.target_scaling[0] * clip)}{larger}"
+
+
+def _in_target_units(name: str, mean: MeanEstimate, unit: float, power: int, most: float) -> Metric:
+    """Return a mean of a regression's errors, or the root of that of squares, in units of the target."""
+    reach, centre = half_width(mean.variance), max(mean.value, 0.0)  # at 0, noise does not make the interval shorter
+    ends = (centre, mean.value - reach, centre + reach)
+    value, low, high = (unit * max(number, 0.0) ** (1 / power) for number in ends)
     return bounded_metric(name, value, Interval(low, high), least=0.0, most=unit * most)
 
 
-def _target_moments(means: BlockMeans, targets: TargetDistribution) -> tuple[float, float, BoundedMean]:
-    """Return the mean of a regression's targets, the variance of its error, and the targets' variance.
+def _target_metrics(answers: EvaluationAnswers) -> list[Metric]:
+    """Return the RMSE of guessing the mean of a regression's targets, and that mean."""
+    (unit, offset), window = answers.data.target_scaling, _target_window(answers)
+    mean, spread = _target_moments(answers.latest("target"), _target_distribution(answers))
+    guess = _in_target_units("RMSE of guessing the mean", spread, unit, 2, 2 * answers.data.target_bound)
+    if window is None:
+        value, variance = unit * mean.value + offset, unit**2 * mean.variance
+        return [guess, normal_metric(_MEAN, value, variance, least=-_MOST, most=_MOST)]
+    clipped = guess.model_copy(update={"name": f"{guess.name} of clipped targets"})
+    return [clipped.noted(_clipped_targets(answers, window)), Metric(name=_MEAN, unknown=_HIDDEN)]
 
-    Beyond the window the variance is the modelled tail's, whose error may be all of it.
-    """
+
+def _target_window(answers: EvaluationAnswers) -> tuple[float, float] | None:
+    """Return the middle and half the width of the window that targets were clipped to; None if all lie in it."""
+    centre, reach = (float(number) for number in answers.latest("target").bin_edges)
+    return None if reach >= (answers.data.target_bound + abs(centre)) * (1 - _ROUNDING) else (centre, reach)
+
+
+def _clipped_targets(answers: EvaluationAnswers, window: tuple[float, float]) -> str:
+    """Say where a regression's targets were clipped."""
+    (unit, offset), (centre, reach) = answers.data.target_scaling, window
+    low, high = sorted(unit * (centre + side * reach) + offset for side in (-1, 1))
+    return f"targets count as at least {three_digits(low)} and at most {three_digits(high)}"
+
+
+def _target_moments(means: BlockMeans, targets: TargetDistribution) -> tuple[MeanEstimate, MeanEstimate]:
+    """Return the mean and the variance of a regression's targets, clipped to the window."""
     centre, reach = (float(number) for number in means.bin_edges)
-    records = targets.cells.records
-    mean, square = float(means.values[0]), float(means.values[1]) / CURVE
-    beyond, fourths = (targets.expected_beyond(centre, reach, moment) for moment in (2, 4))
-    fourth = square * min(1.0, 3 * square)  # of a number in ±1, at most the square; about 3 squares of a Gaussian's
-    of_mean = means.noise**2 + max(square - mean**2, 0.0) / records
-    of_square = (means.noise / CURVE) ** 2 + max(fourth - square**2, 0.0) / records + (2 * mean) ** 2 * of_mean
-    spread = reach**2 * (square - mean**2 + means.noise**2) + beyond
-    variance = reach**4 * of_square + fourths / records + beyond**2
-    return centre + reach * mean, reach**2 * of_mean, BoundedMean.exactly(spread, variance)
+    mean, square, noise = float(means.values[0]), float(means.values[1]) / CURVE, means.noise
+    places = np.clip((targets.middles() - centre) / reach, -1.0, 1.0)
+    of_mean = noise**2 + sampling_variance(targets.cells, places + 1, mean + 1, 2.0)
+    spread = square - mean**2 + noise**2
+    sampling = sampling_variance(targets.cells, (places - mean) ** 2, spread, (1 + abs(mean)) ** 2)
+    of_spread = noise**2 * (CURVE**-2 + (2 * mean) ** 2) + sampling
+    centred = MeanEstimate(centre + reach * mean, reach**2 * of_mean)
+    return centred, MeanEstimate(reach**2 * spread, reach**4 * of_spread)
 
 
-def _r_squared(square: BoundedMean, spread: BoundedMean, note: str) -> Metric:
-    """Return a regression's R² = 1 − MSE/variance: highest with least errors and largest variance, and vice versa."""
+def _r_squared(answers: EvaluationAnswers) -> list[Metric]:
+    """Return a regression's R² = 1 − MSE/variance; and that of clipped errors and targets, if some were clipped."""
+    square = _mean_power(answers, "squared", 2)
+    _, spread = _target_moments(answers.latest("target"), _target_distribution(answers))
+    clip, window = _error_clip(answers, "squared"), _target_window(answers)
+    notes = [] if clip is None else [_clipped_errors(answers, clip)]
+    notes += [] if window is None else [_clipped_targets(answers, window)]
     unknown = "the targets' variance is too small for this much noise"
-    least = ratio_interval(square.least, spread.most, (square.least_variance, spread.most_variance, 0.0))
-    most = ratio_interval(square.most, spread.least, (square.most_variance, spread.least_variance, 0.0))
-    if least is None or most is None or spread.value <= 0 or (least.low <= 0 and most.high >= 1):
-        return Metric(name=_R2, unknown=unknown)
-    low, high = (min(max(end, -_MOST), _MOST) for end in (least.low, most.high))
-    value = min(max(square.value / spread.value, low), high)
-    interval = Interval(1 - high, 1 - low)
-    return bounded_metric(_R2, 1 - value, interval, least=-_MOST, most=1.0, unknown=unknown).noted(note)
+    ratio = ratio_interval(square.value, spread.value, (square.variance, spread.variance, 0.0))
+    name = _R2 + CLIPPED if notes else _R2
+    if ratio is None or spread.value < 2 * half_width(spread.variance) or (ratio.low <= 0 and ratio.high >= 1):
+        own = Metric(name=name, unknown=unknown)
+    else:
+        interval = Interval(1 - ratio.high, 1 - ratio.low)
+        own = bounded_metric(name, 1 - square.value / spread.value, interval, least=-_MOST, most=1.0, unknown=unknown)
+    if not notes:
+        return [own]
+    return [Metric(name=_R2, unknown=_HIDDEN), own.noted("; ".join(notes))]
 
 
 def regression_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
     """Return the edges between errors and between targets, and the clips: by public bounds, then by the answers."""
     bound, count, targets = data.target_bound, 2**RESIDUAL_LEVELS, 2**TARGET_LEVELS
-    if answers is None:
-        clip, window = (bound + largest) / 4, (0.0, bound)
-        errors = (bound + largest) * 2.0 ** (-np.arange(count - 1, 0, -1) / 2)
-        edges = np.linspace(-bound, bound, targets + 1)[1:-1]
-    else:
-        clip, window = (bound + largest) / 4, (0.0, bound)
-        errors, edges = np.zeros(count - 1), np.zeros(targets - 1)  # for blocks that are not asked for
-        if answers.has("residuals"):
-            sizes = _error_sizes(answers)
-            clip = min(sizes.clip(), bound + largest)
-            half = np.arange(1, count // 2) / (count // 2)  # the root divides at the clip, which measures the rest best
-            below = sizes.quantiles((1 - FAR) * (1 - (1 - half) ** 1.5))  # finer where errors are large
-            errors = np.concatenate([np.minimum(below, clip), [clip], clip * 2.0 ** (4 * half)])
-        if answers.has("targets"):
-            seen = _target_distribution(answers)
-            window, edges = seen.window(), seen.quantiles(np.arange(1, targets) / targets)
-    losses = loss.values(np.array([[-clip], [clip]]), np.zeros(2))
+    clip, window, most = (bound + largest) / 4, (0.0, bound), _largest_error(data, loss, largest)
     clips = {"squared": np.array([clip]), "absolute": np.array([clip])}
+    errors = (bound + largest) * 2.0 ** (-np.arange(count - 1, 0, -1) / 2)
+    edges = np.linspace(-bound, bound, targets + 1)[1:-1]
+    if answers is not None and answers.has("residuals"):
+        sizes = _error_sizes(answers)
+        clip = min(sizes.clip(), most)
+        half = np.arange(1, count // 2) / (count // 2)  # the root divides at the clip, which measures the rest best
+        below = sizes.quantiles((1 - FAR) * (1 - (1 - half) ** 1.5))  # finer where errors are large
+        errors = np.concatenate([np.minimum(below, clip), [clip], clip * (most / clip) ** half])
+        for name, power in (("squared", 2), ("absolute", 1)):
+            noise = answers.next_noise.get(name, math.inf) * most**power
+            clips[name] = np.array([most if _is_precise(noise, sizes.least_mean(power), power) else clip])
+    if answers is not None and answers.has("targets"):
+        seen = _target_distribution(answers)
+        edges = seen.quantiles(np.arange(1, targets) / targets)
+        noise = answers.next_noise.get("target", math.inf) * bound * math.hypot(bound / CURVE, 2 * seen.mean())
+        near = seen.window()
+        is_short = near[1] < bound + abs(near[0]) and not _is_precise(noise, seen.least_variance(), 2)
+        window = near if is_short else window
+    losses = loss.values(np.array([[-clip], [clip]]), np.zeros(2))
     worst = np.maximum(losses.max(keepdims=True), TINY)
     return {"residuals": errors, "targets": edges, "target": np.array(window), **clips, "loss": worst}
+
+
+def _is_precise(noise: float, mean: float, power: int) -> bool:
+    """Return whether noise leaves a mean's root of this power within `_PRECISE` of itself."""
+    return half_width(noise**2) <= power * _PRECISE * mean
 
 
 def regression_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
@@ -213,7 +249,7 @@ def regression_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[st
     if not last:
         shares = {"below": 0.1, "residuals": 0.5, "targets": 0.4}
     else:
-        shares = {"below": 0.06, "residuals": 0.2, "squared": 0.4, "absolute": 0.1, "target": 0.24}
+        shares = {"below": 0.06, "residuals": 0.12, "squared": 0.36, "absolute": 0.2, "target": 0.24}
         shares |= {"loss": 0.0 if loss.is_squared_error else 0.1, "paired": 0.3}
     return needed_shares(shares, regression_figures(loss), figures)
 
@@ -222,7 +258,8 @@ def _answers_of_target(answers: EvaluationAnswers, place: int, name: str) -> Eva
     """Return the answers about one target of a regression with several, by the names of a single one's blocks."""
     names = {target_block(block.name, place): block.name for block in number_blocks()}
     rounds = [{names[name]: means for name, means in blocks.items() if name in names} for blocks in answers.rounds]
-    return EvaluationAnswers(answers.data.for_target(name), Squared(), answers.records, rounds)
+    noise = {names[name]: noise for name, noise in answers.next_noise.items() if name in names}
+    return replace(answers, data=answers.data.for_target(name), loss=Squared(), rounds=rounds, next_noise=noise)
 
 
 def multitarget_metrics(answers: EvaluationAnswers) -> list[Metric]:
@@ -230,22 +267,24 @@ def multitarget_metrics(answers: EvaluationAnswers) -> list[Metric]:
     metrics, explained = [], []
     for place, target in enumerate(answers.data.targets):
         own = regression_metrics(_answers_of_target(answers, place, target))
-        explained += [metric for metric in own if metric.name == _R2]
+        explained += [metric for metric in own if metric.name.startswith(_R2)][-1:]
         metrics += [metric.model_copy(update={"name": f"{target}: {metric.name}"}) for metric in own]
-    return [*metrics, _mean_r_squared(explained)] if explained else metrics
+    return [*metrics, *_mean_r_squared(explained)] if explained else metrics
 
 
-def _mean_r_squared(explained: list[Metric]) -> Metric:
-    """Return the mean of R² with the means of the intervals' ends.
+def _mean_r_squared(explained: list[Metric]) -> list[Metric]:
+    """Return the mean of R² with the means of the intervals' ends; of clipped errors, if any R² is.
 
     The deviation of a mean is at most the mean of the deviations, however the errors depend on one another. So for
     Gaussian errors, which the intervals assume, the coverage is at least the same.
     """
+    name = max((metric.name for metric in explained), key=len)
+    hidden = [] if name == _R2 else [Metric(name=_R2, unknown=_HIDDEN)]
     ends = [[getattr(metric, end) for metric in explained] for end in ("value", "low", "high")]
     if any(None in each for each in ends):
-        return Metric(name=_R2, unknown=TOO_NOISY)
+        return [*hidden, Metric(name=name, unknown=TOO_NOISY)]
     value, low, high = (float(np.mean(each)) for each in ends)
-    return Metric(name=_R2, value=value, low=low, high=high, note="the mean over the targets")
+    return [*hidden, Metric(name=name, value=value, low=low, high=high, note="the mean over the targets")]
 
 
 def multitarget_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:

@@ -1,28 +1,23 @@
-"""Models of what lies beyond a clip: how much is expected, and how much there can be.
+"""Sizes of errors and of targets: where to clip them, and what a mean of clipped ones leaves out.
 
 A mean of clipped numbers says nothing of those beyond the clip: one record of thousands could double an RMSE, and noise
-that protects this record hides it. So intervals of unclipped means assume something about tails, and every such metric
-states it: numbers x times the clip are at most x⁻³ as frequent as those beyond the clip. That is weaker than the
-assumption of any interval for an RMSE from a sample (a fourth moment: x⁻⁴). The lower ends assume nothing.
+that protects this record hides it. So a mean is reported as itself only where nothing that the public bounds allow lies
+beyond the clip. Elsewhere the mean of the clipped numbers is reported, under its own name.
 """
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ringfence.estimates.answers import CellShares, cumulative_shares, log_quantiles
-from ringfence.estimates.intervals import Interval, half_width
 from ringfence.protocol import FloatArray
-
-HEAVIEST = 3
-"""The least power at which numbers beyond a clip become rarer."""
 
 FAR = 0.01
 """The share of errors that should lie beyond a clip."""
 
-_NEAR = 0.1
-_BODY = (0.3, _NEAR)
+_BODY = (0.3, 0.1)
 """The shares of records beyond the two sizes that a Weibull tail is fitted to."""
 
 
@@ -38,47 +33,19 @@ def weibull_far_size(near: float, far: float) -> float:
     return scale * float((-math.log(FAR)) ** (1 / power))
 
 
-def expected_beyond(near: float, far: float, clip: float, moment: int) -> float:
-    """Return E max(|x|^m − clip^m, 0) for a tail that decays exponentially from `near`, which a tenth exceeds, through
-    `far`, which a hundredth exceeds.
-
-    P(|x| > clip)·∫ m·t^(m−1)·exp(−(t − clip)/scale) dt from the clip on is
-    P(|x| > clip)·Σ m!/(m−j)!·clip^(m−j)·scale^j. The scale is at most the mean excess of the heaviest tail.
-    """
-    scale = min((far - near) / math.log(_NEAR / FAR), far / (HEAVIEST - 1))
-    if scale <= 0:
-        return 0.0
-    terms = (math.perm(moment, j) * clip ** (moment - j) * scale**j for j in range(1, moment + 1))
-    return FAR * math.exp(-(clip - far) / scale) * math.fsum(terms)
-
-
-def most_beyond(clip: float, moment: int) -> float:
-    """Return E max(|x|^m − clip^m, 0) under the heaviest tail, for each record beyond the clip.
-
-    It is ∫ m·t^(m−1)·(clip/t)³ dt from the clip on.
-    """
-    return moment * clip**moment / (HEAVIEST - moment)
-
-
-@dataclass(frozen=True)
-class BoundedMean:
-    """A mean under the expected tail, and lower and upper bounds, each with the variance of its error."""
+class MeanEstimate(NamedTuple):
+    """A mean, and the variance of its error by noise and sampling."""
 
     value: float
-    least: float
-    least_variance: float
-    most: float
-    most_variance: float
+    variance: float
 
-    @classmethod
-    def exactly(cls, value: float, variance: float) -> "BoundedMean":
-        """Return a mean that no tail beyond a clip adds to."""
-        return cls(value, value, variance, value, variance)
 
-    def interval(self) -> Interval:
-        """Return the confidence interval over all tails that are allowed."""
-        low, high = half_width(self.least_variance), half_width(self.most_variance)
-        return Interval(self.least - low, max(self.most + high, self.least + low))
+def sampling_variance(cells: CellShares, slope: FloatArray, mean: float, most: float) -> float:
+    """Return the sampling variance of a mean of numbers from 0 to `most`, about `slope` in each cell.
+
+    It is at most mean·(most − mean) per record, whatever the distribution (Bhatia and Davis).
+    """
+    return min(cells.sampling_variance(slope), max(mean * (most - mean), 0.0) / cells.records)
 
 
 @dataclass(frozen=True)
@@ -97,22 +64,22 @@ class ErrorSizes:
         body, near = self.quantiles(1 - np.array(_BODY))
         return weibull_far_size(float(body), float(near))
 
-    def expected_beyond(self, clip: float, moment: int) -> float:
-        """Return E max(|x|^m − clip^m, 0) for a clip that a hundredth of the records was expected to exceed."""
-        (near,) = self.quantiles(np.array([1 - _NEAR]))
-        return expected_beyond(float(near), clip, clip, moment)
+    def middles(self, largest: float) -> FloatArray:
+        """Return a size for each cell; none is above `largest`."""
+        bounds: FloatArray = np.concatenate([[0.0], self.edges, [max(largest, self.edges[-1])]])
+        return (bounds[1:] + bounds[:-1]) / 2
 
-    def up_to(self, clip: float) -> tuple[CellShares, FloatArray]:
-        """Return the shares of the cells up to a clip and, last, of all beyond; and a size for each.
+    def beyond(self, clip: float) -> FloatArray:
+        """Return 1 for every cell beyond a clip, and 0 for others."""
+        return np.append(0.0, self.edges >= clip * (1 - 1e-9))
 
-        A cell that the clip divides lies beyond.
+    def least_mean(self, power: int) -> float:
+        """Return a lower bound, two deviations of the noise below the estimate, on the mean of |x|^power.
+
+        It is the best of those that count no error above some edge.
         """
-        inside = int(np.count_nonzero(self.edges <= clip * (1 + 1e-9)))
-        groups = np.zeros((inside + 1, len(self.cells.shares)))
-        groups[np.minimum(np.arange(groups.shape[1]), inside), np.arange(groups.shape[1])] = 1.0
-        bounds: FloatArray = np.concatenate([[0.0], self.edges, [2 * self.edges[-1] - self.edges[-2]]])
-        middles = (bounds[1:] + bounds[:-1]) / 2
-        return self.cells.merged(groups), np.append(middles[:inside], clip)
+        sizes = np.minimum(self.middles(0.0), self.edges[:, None]) ** power
+        return max(self.cells.total(own) - 2 * math.sqrt(self.cells.noise_variance(own)) for own in sizes)
 
 
 @dataclass(frozen=True)
@@ -136,9 +103,19 @@ class TargetDistribution:
         centre = float(np.mean(self.quantiles(np.array([0.1, 0.9]))))
         return centre, min(1.3 * self._distances(centre)[1], 2 * self.bound)
 
-    def expected_beyond(self, centre: float, reach: float, moment: int) -> float:
-        """Return E max(d^m − reach^m, 0) for a target's distance d from the centre, with the expected tail."""
-        return expected_beyond(*self._distances(centre), reach, moment)
+    def middles(self) -> FloatArray:
+        """Return the middle of each cell of targets."""
+        edges = self._all_edges()
+        return (edges[1:] + edges[:-1]) / 2
+
+    def mean(self) -> float:
+        """Return the mean of the targets."""
+        return self.cells.total(self.middles())
+
+    def least_variance(self) -> float:
+        """Return a lower bound, two deviations of the noise below the estimate, on the variance of the targets."""
+        squares = (self.middles() - self.mean()) ** 2
+        return self.cells.total(squares) - 2 * math.sqrt(self.cells.noise_variance(squares))
 
     def _distances(self, centre: float) -> tuple[float, float]:
         """Return the distances from the centre that a tenth exceeds, and that a hundredth is expected to exceed."""

@@ -107,7 +107,8 @@ class FederatedLinearModel(TableReader, ABC):
         `silos[NAME].metrics` hold the metrics with 95 % intervals, which cover both noise and sampling. Only with
         `held_out`.
     score_ : float
-        The accuracy, or R² for a regression, from `evaluation_`; nan if noise hides it. Only with `held_out`.
+        The accuracy, or R² for a regression (of clipped errors where noise hides larger ones), from `evaluation_`; nan
+        if noise hides it. Only with `held_out`.
     plan_ : Plan
         The public plan that every silo approved.
     history_ : tuple of RoundOutcome

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ringfence.errors import WHY, MessageError, OutputError, PlanError, os_error_as, require_extra
 from ringfence.estimates.comparison import Choice
 from ringfence.estimates.intervals import critical_value
-from ringfence.estimates.metrics import EvaluationReport
+from ringfence.estimates.metrics import CLIPPED, EvaluationReport
 from ringfence.model.export import LinearFunction, csv_text
 from ringfence.model.statement import SiloGuarantee, Statement
 from ringfence.protocol import EmbeddedPlan, FloatArray, Plan, Public, pack, unpack
@@ -236,9 +236,10 @@ class Model(Predictor):
 
     @property
     def error_spread(self) -> float | None:
-        """The RMSE of the private evaluation."""
+        """The RMSE of the private evaluation; of clipped errors, where noise hides how large the others are."""
         metrics = () if self.evaluation is None else self.evaluation.together.metrics
-        return next((metric.value for metric in metrics if metric.name == "RMSE"), None)
+        known = {metric.name: metric.value for metric in metrics if metric.value is not None}
+        return known.get("RMSE", known.get("RMSE" + CLIPPED))
 
     def save(self, path: Path) -> None:
         """Write the model to a file."""

@@ -3,12 +3,18 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ringfence.research.experiments import looking_coefficients, looking_evaluation, looking_statistics
+from ringfence.research.experiments import (
+    looking_coefficients,
+    looking_errors,
+    looking_evaluation,
+    looking_statistics,
+)
 from ringfence.research.markdown import command, made_by, write_parts
 
 Watch = Callable[[int, int], None]
 SECTIONS: Mapping[str, Callable[[bool, Watch], str]] = {
     "Evaluation": looking_evaluation.section,
+    "Errors with outliers": looking_errors.section,
     "Statistics": looking_statistics.section,
     "Coefficients": looking_coefficients.section,
 }
