@@ -34,7 +34,7 @@ def test_a_column_of_numbers_and_a_word_for_a_missing_value_is_numeric_and_names
     column = drafted([code, *AGES, code])
     assert column == {"type": "numeric", "lower": "?", "upper": "?", "missing_tokens": [code]}
     [own] = drafted_columns({"age": [code, *AGES, code]}).values()
-    assert own.remark.startswith(f"2 cells hold '{code}'.")
+    assert own.remark.startswith(f"2 cells hold '{code}', listed in `missing_tokens`")
 
 
 @pytest.mark.parametrize("code", ["-999", "-99", "-9", "999", "9999", "777", "-999.0", "999.9", "-1"])
@@ -54,6 +54,8 @@ def test_a_repeated_common_number_far_from_all_others_is_a_code_for_a_missing_va
         ["-5", "-12.5", "-99", "-99", "-200"] * 9,
         ["-999", "-999", "5"],
         ["-1", "-1", "0", "1", "2"] * 9,
+        ["4", "5", "6", "7", "8", "9"] * 9,
+        ["55", "66", "77", "88", "99"] * 9,
     ],
 )
 def test_numbers_that_may_be_values_are_not_drafted_as_codes(cells: list[str]) -> None:
@@ -104,10 +106,11 @@ def test_common_texts_are_still_listed_once_for_all_columns() -> None:
 
 @pytest.mark.parametrize(("cells", "kind"), [(AGES, "numeric"), (DAYS, "date")])
 def test_cells_of_no_common_code_do_not_change_the_type_and_are_not_copied(cells: list[str], kind: str) -> None:
-    table = {"column": [*cells, SECRET, f"<{SECRET}"]}
-    [own] = drafted_columns(table).values()
+    codes = ["-999", "-999"] if kind == "numeric" else ["9999-12-31", "9999-12-31"]
+    [own] = drafted_columns({"column": [*cells, *codes, SECRET, f"<{SECRET}"]}).values()
     assert own.fields["type"] == kind
-    assert own.remark.startswith("2 of 202 cells hold no")
+    assert own.fields["missing_tokens"] == codes[:1]
+    assert "2 of 204 cells hold no" in own.remark
     assert SECRET not in draft_schema({"column": own}) + own.remark
 
 
@@ -191,7 +194,15 @@ def test_codes_beyond_bounds_are_common_numbers_or_repeat_far_out() -> None:
         ([4711.0] * 10, [81.0] * 10),
     ]:
         assert beyond_bounds(np.array([*ages, *codes, *others]), 10, 80) == sorted(set(codes))
-    for others in ([99.0, 81.0, 82.0, 83.0], [0.0], [4711.0] * 9, [4711.0] * 10 + [4712.0] * 10 + [4713.0], [-3.0]):
+    for others in (
+        [99.0, 81.0, 82.0, 83.0],
+        [0.0],
+        [-9.0],
+        [99.0],
+        [4711.0] * 9,
+        [4711.0] * 10 + [4712.0] * 10 + [4713.0],
+        [-3.0],
+    ):
         assert beyond_bounds(np.array([*ages, *others]), 10, 80) == []
     assert beyond_bounds(np.array([]), 10, 80) == []
     assert outlying(np.array([])) == []

@@ -47,7 +47,8 @@ DATES = ("0001-01-01", "1111-11-11", "1753-01-01", "1800-01-01", "1899-12-30", "
 
 def token_texts(cells: Cells) -> list[str]:
     """Return the distinct texts of cells that mean a missing value among numbers, dates or truth values."""
-    return [text for text in sorted(set(cells.coded()[1])) if re.sub(r"[\s.()\[\]]", "", text).casefold() in _WORDS]
+    short = {text for text in cells.coded()[1] if len(text) <= 25 and not text[-1:].isdigit()}
+    return [text for text in sorted(short) if re.sub(r"[\s.()\[\]]", "", text).casefold() in _WORDS]
 
 
 def number_texts(cells: Cells) -> list[str]:
@@ -69,27 +70,37 @@ def outlying(values: FloatArray, common: Iterable[float] = NUMBERS) -> list[floa
         return []
     low, high = float(others[0]), float(others[-1])
     many = np.count_nonzero(distinct < 0) > 3
-    negative = -np.inf if many or low < 0 else 0.0 if low > 0 else -9.0
-    codes = distinct[are_codes & (counts > 1)]
-    far = (codes < 2 * low - high) | (codes > 2 * high - low) | ((codes < 0) & (codes <= negative))
-    return [float(code) for code in codes[far]]
+    negative = -np.inf if many or low < 0 else -1.0 if low > 0 else -9.0
+    found: list[float] = []
+    for code in distinct[are_codes & (distinct > high)].tolist():
+        if code > 2 * high - low:
+            found.append(code)
+        else:
+            high = code  # near the others, so one of them
+    for code in reversed(distinct[are_codes & (distinct < low)].tolist()):
+        if code < 2 * low - high or code <= negative:
+            found.append(code)
+        else:
+            low = code
+    repeated = set(distinct[counts > 1].tolist())
+    return [code for code in sorted(found) if code in repeated]
 
 
 def beyond_bounds(values: FloatArray, low: float, high: float, common: Iterable[float] = NUMBERS) -> list[float]:
     """Return the numbers beyond a column's bounds that look like codes for a missing value.
 
-    Common codes do if they are far out or are most of the numbers on their side; others, if they are all of that and
-    repeat ten times or more.
+    Common codes do if they are far out, or repeat and are most of the numbers on their side; others, if they are all
+    of that and repeat ten times or more.
     """
     found: list[float] = []
     known = [*common, 0.0]
     for side in (values[values < low], values[values > high]):
         distinct, counts = np.unique(side, return_counts=True)
         far = np.maximum(low - distinct, distinct - high) > high - low
-        are_codes = np.isin(distinct, known) & ((counts > 1) | (np.abs(distinct) >= 10))
+        are_codes = np.isin(distinct, known)
         most = 2 * counts[are_codes].sum() >= len(side)
         others = far & (counts >= 10) & (2 * counts >= len(side))
-        found += distinct[(are_codes & (far | most)) | others].tolist()
+        found += distinct[(are_codes & (far | (most & (counts > 1)))) | others].tolist()
     return found
 
 

@@ -69,7 +69,9 @@ def _drafted(name: str, cells: Cells) -> DraftedColumn:
         return _with_tokens(cells, kind, fields, words)
     if kind not in ("categorical", "text"):
         return DraftedColumn({"type": kind, **fields})
-    return _mostly(cells, found, words, name) or _of_texts(filled, name)
+    return _mostly(cells, found, words, name) or _of_texts(
+        filled, *(_first_type(filled, name) if words else (kind, fields))
+    )
 
 
 _EXACT = ("boolean", "numeric", "date")
@@ -104,7 +106,7 @@ def _with_tokens(cells: Cells, kind: str, fields: dict[str, Any], codes: Sequenc
     texts = set(cells.coded()[1])
     tokens = [*(token for token in TOKENS if token in texts and token not in codes), *codes]
     shown = " or ".join(f"'{code}'" for code in codes)
-    remark = f"{cells_hold(cells.among(codes))} {shown}. The draft lists this in `missing_tokens`; check the code book."
+    remark = f"{cells_hold(cells.among(codes))} {shown}, listed in `missing_tokens`; check the code book."
     return DraftedColumn({"type": kind, **fields, "missing_tokens": tokens}, CODES, remark)
 
 
@@ -117,7 +119,7 @@ def _mostly(cells: Cells, found: Cells, words: Sequence[str], name: str) -> Draf
         fields = TYPES[kind].drafted(read, name) if values >= 10 else None
         if fields is None or (len(read) < 9 * len(others) and values < 10 * odd):
             continue
-        column = _with_tokens(cells, kind, fields, words)
+        column = _with_tokens(cells, kind, fields, [*words, *_outlying(read, kind, fields)])
         remark = (
             f"{len(others)} of {len(found)} cells hold no {'number' if kind == 'numeric' else 'date'}. The draft has "
             f'type = "{kind}" all the same, and `ringfence schema check` names the rows: list codes for a missing '
@@ -127,9 +129,8 @@ def _mostly(cells: Cells, found: Cells, words: Sequence[str], name: str) -> Draf
     return None
 
 
-def _of_texts(cells: Cells, name: str) -> DraftedColumn:
+def _of_texts(cells: Cells, kind: str, fields: dict[str, Any]) -> DraftedColumn:
     """Return a drafted column of categories; if its texts are free or mostly distinct, one that is no feature."""
-    kind, fields = _first_type(cells, name)
     if kind == "text":
         return DraftedColumn({"type": "ignore"}, TEXT, "free text, which the draft ignores.")
     if kind == "categorical" and _distinct(cells) >= 20 and 2 * _distinct(cells) > len(cells):
@@ -155,8 +156,9 @@ def repeating_identifiers(table: Table) -> list[str]:
         count, values = len(cells), _distinct(cells)
         if may_identify_persons(name):
             return values < count <= 100 * values
-        is_text = not any(TYPES[kind].readable(cells).any() for kind in ("numeric", "date"))
-        return is_text and values >= 20 and values < count <= 4 * values
+        if values < 20 or not values < count <= 4 * values:
+            return False
+        return not any(TYPES[kind].readable(cells).any() for kind in ("numeric", "date"))
 
     return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]
 

@@ -146,6 +146,8 @@ class Date(Scaled):
     def readable(cls, cells: Cells) -> NDArray[np.bool_]:
         """Return the mask of cells that are dates in the usual format that fits most of them."""
         codes, distinct = cells.coded()
+        if not any(text[:1].isdigit() for text in distinct):
+            return np.zeros(len(cells), dtype=bool)
         fits = [np.array([_is_date(text, form) for text in distinct])[codes] for form in _USUAL]
         return max(fits, key=np.count_nonzero)
 
