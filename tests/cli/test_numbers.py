@@ -3,6 +3,9 @@
 import re
 from html import unescape
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ringfence.model.model import Model
 from tests.cli.conftest import Federation, ringfence, ringfence_json
@@ -51,3 +54,93 @@ def test_a_choice_among_candidates_counts_the_rounds_of_all_of_them(federation: 
     report = page_words(page)
     assert f"over {rounds} rounds, by epsilon" in report
     assert f"{words.partition(' ')[2]} {rounds}" in report
+
+
+def costs(federation: Federation) -> dict[str, Any]:
+    """What stands in the ledger of silo 'north' against its one observer; the parts of its budget add up."""
+    summary = ringfence_json("ledger", federation.folder / "north.ledger")
+    (found,) = summary["costs"]
+    assert found["used"] + found["reserved"] + found["kept"] + found["left"] == pytest.approx(found["budget"])
+    assert found["used"] <= found["budget"]
+    return {"delta": summary["delta"], **found}
+
+
+def trained(federation: Federation, *options: object) -> tuple[str, str, str]:
+    """Train, and return what the terminal, the report and the card say."""
+    out, page = federation.folder / "model.json", federation.folder / "page.html"
+    options = ("--max-rounds", "4", "--out", out, "--overwrite", "--report", page, *options)
+    shown = ringfence(*federation.train(*options, epsilon="1", exact=False)).stdout
+    return shown, page_words(page), ringfence("model", "card", out).stdout
+
+
+def test_runs_without_a_cap_state_one_guarantee_everywhere_and_no_budget_that_it_exceeds(
+    federation: Federation,
+) -> None:
+    for run in (1, 2, 3):
+        shown, report, card = trained(federation)
+        found = costs(federation)
+        held = found["guarantee"]
+        assert found["basis"] == ("budget" if run == 1 else "odometer")
+        assert (held["epsilon"] == 1.0, held["delta"] == found["delta"]) == (run == 1, run == 1)
+        ledger = ringfence("ledger", federation.folder / "north.ledger").stdout
+        assert f"whenever you stop: epsilon {held['epsilon']:.4g} at delta {held['delta']:.2g}." in ledger
+        assert re.search(rf"^north .* {held['epsilon']:.4g} +{held['delta']:.4g}$", shown, re.MULTILINE)
+        assert f"{held['epsilon']:.4g} | {held['delta']:.2g} |" in card
+        assert f"largest epsilon of all runs {held['epsilon']:.4g} " in report
+        if run > 1:
+            words = f"(all runs on this data, whenever you stop: epsilon = {held['epsilon']:.4g}, delta = "
+            assert words in shown
+            assert words in report
+            assert f"{found['budget']:.4g}" not in ledger  # it was nobody's decision, and promises nothing
+            assert "It is not the budget: that was raised after the first answer" in ledger
+            assert "Nothing of the budget is left." in ledger
+
+
+def test_under_a_cap_every_output_guarantees_the_cap_and_says_what_is_left_of_it(federation: Federation) -> None:
+    lefts = []
+    for _ in (1, 2):
+        shown, report, card = trained(federation, "--cap", "3,1e-6")
+        found = costs(federation)
+        assert (found["budget"], found["guarantee"], found["basis"]) == (3.0, {"epsilon": 3.0, "delta": 1e-6}, "budget")
+        ledger = ringfence("ledger", federation.folder / "north.ledger").stdout
+        assert (
+            "whenever you stop: epsilon 3 at delta 1e-06.\nThis is the budget. Of the budget of epsilon 3.000 at delta "
+            in ledger
+        )
+        parts = re.search(
+            r"([\d.]+) is used, ([\d.]+) is reserved .*, ([\d.]+) is kept .*, and ([\d.]+) is left", ledger
+        )
+        assert parts is not None
+        assert sum(round(1000 * float(part)) for part in parts.groups()) == 3000
+        assert "(all runs on this data, whenever you stop: epsilon = 3, delta = 1e-06)" in shown
+        assert "largest epsilon of all runs 3 " in report
+        assert "| 1 | 1e-06 | 3 | 1e-06 |" in card
+        lefts.append(found["left"])
+    assert lefts[0] > lefts[1] > 0
+
+
+def test_a_cap_that_came_after_the_first_answer_is_not_drawn_below_the_guarantee(federation: Federation) -> None:
+    trained(federation)
+    _, report, _ = trained(federation, "--cap", "1.46,1e-6")
+    found = costs(federation)
+    assert found["basis"] == "odometer"
+    assert found["used"] <= 1.46 < found["guarantee"]["epsilon"]
+    assert "The cap of 1.46 was set after the first answer of north, south, west. There it limits what plans" in report
+    assert "cap on all runs" not in report
+
+
+def test_an_operator_reads_the_same_parts_of_the_budget_in_review_approval_and_status(federation: Federation) -> None:
+    folder, plan = federation.folder / "silo", federation.folder / "plan.json"
+    ringfence(*federation.silo_init(folder))
+    sizes = ("--silo", "north=300", "--silo", "south=300", "--epsilon", "1", "--delta", "1e-7", "--out", plan)
+    made = ringfence_json("plan", "--schema", federation.schema, "--target", "ill", *sizes)
+    review = ringfence("silo", "review", folder, plan).stdout
+    approval = ringfence("silo", "approve", folder, plan, "--digest", made["digest"]).stdout
+    status = ringfence("silo", "status", folder).stdout
+    (words,) = {
+        re.search(r"f the budget of epsilon 3.*? is left\.", text).group() for text in (review, approval, status)
+    }  # type: ignore[union-attr]
+    assert words.startswith("f the budget of epsilon 3.000 at delta 1e-06, 0.000 is used, 0.")
+    assert "The plan has 16 rounds: 2 survey, 12 training, 2 evaluation." in review
+    assert ": epsilon 1 at delta 1e-07 for each record. Of the budget of epsilon 3" in approval
+    assert " 0/16 " in status

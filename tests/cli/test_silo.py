@@ -82,7 +82,7 @@ def test_a_review_says_what_leaves_to_whom_and_at_what_cost_and_changes_nothing(
     ledger = operator.run("ledger").stdout
     shown = operator.run("review", plan).stdout
     for words in ("In each of 4 rounds", "predicting 'ill' from age", "clipped to", "Other silos in the plan: south",
-                  "epsilon 1 at delta 1e-06", "2 would be left", "The gate would approve it"):  # fmt: skip
+                  "epsilon 1 at delta 1e-06", "and 2.000 is left", "The gate would approve it"):  # fmt: skip
         assert words in " ".join(shown.split()), words
     found = operator.json("review", plan)
     assert found["approvable"]

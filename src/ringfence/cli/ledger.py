@@ -39,32 +39,22 @@ def ledger(
 def describe_summary(summary: dict[str, Any], file: Path, *, ending: str) -> Iterator[str | Table]:
     """Yield what a ledger's summary says, for people, and the command that ends one of its plans."""
     from ringfence.protocol import against_words, claimed_against
+    from ringfence.silo.ledger.summary import budget_words
 
     first, *others = summary["costs"]
     yield f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, hash chain intact."
     observer = claimed_against([cost["against"] for cost in summary["costs"]], summary["colluders"])
-    yield (
-        f"Privacy budget: epsilon {first['budget']:.4g} at delta {summary['delta']:.2g} for each {summary['unit']}, "
-        f"{observer}."
-    )
-    yield (
-        f"Used: {first['used']:.4g} (running tally, not a guarantee). Reserved for running plans: "
-        f"{first['reserved']:.4g}. Left: {first['left']:.4g}."
-    )
     guarantee = first["guarantee"]
     yield (
-        "Guarantee of all releases together, however plans are chosen and whenever you stop: epsilon "
-        f"{guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."
+        f"Guaranteed for each {summary['unit']}, {observer}, over all releases together, however plans are chosen and "
+        f"whenever you stop: epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."
     )
-    if guarantee["epsilon"] > first["budget"]:
-        yield (
-            "This exceeds the budget: it was raised after the first answer (a run without a cap raises it by what it "
-            "needs)."
-        )
+    yield budget_words(first, summary["delta"])
     for cost in others:
+        guarantee = cost["guarantee"]
         yield (
-            f"{against_words(cost['against']).capitalize()}: budget epsilon {cost['budget']:.4g}, used "
-            f"{cost['used']:.4g}, left {cost['left']:.4g}, guarantee {cost['guarantee']['epsilon']:.4g}."
+            f"{against_words(cost['against']).capitalize()}: epsilon {guarantee['epsilon']:.4g} at delta "
+            f"{guarantee['delta']:.2g}. {budget_words(cost, summary['delta'])}"
         )
     if summary["plans"]:
         yield Table(

@@ -180,9 +180,8 @@ def approve(
     result = approve_plan(opened(folder), loaded, note=note)
     return Output(
         {"approved": result.plan.digest(), **result.data()},
-        f"Approved plan {result.plan.digest()} and reserved epsilon {result.own[0].epsilon:.4g} for each "
-        f"{result.plan.unit}. All plans together may use {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of "
-        f"the budget of {result.budget.epsilon:.4g} is left.",
+        f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} at delta "
+        f"{result.own[0].delta:.2g} for each {result.plan.unit}. {result.use().words()}",
     )
 
 

@@ -17,6 +17,7 @@ from ringfence.protocol import CertifiedEntry, Guarantee, Observer, Plan, SiloTe
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.plan.guarantee import OBSERVERS
 from ringfence.protocol.plan.plan import task
+from ringfence.silo.ledger.budget import Basis, basis_of
 from ringfence.silo.ledger.history import FORMATS
 from ringfence.storage.files import require_known_format
 
@@ -91,6 +92,14 @@ class History:
         granted, delta = self.pledged or (self.budget, self.delta)
         epsilon = _epsilon_limit(granted, observer) * (1 + ROUNDING)
         return guaranteed(self.commitments(), Guarantee(epsilon=epsilon, delta=delta, against=observer))
+
+    def basis(self, observer: Observer) -> Basis:
+        """Return what the certificate's guarantee for all releases rests on."""
+        first, now = (
+            Guarantee(epsilon=_epsilon_limit(granted, observer) * (1 + ROUNDING), delta=delta, against=observer)
+            for granted, delta in (self.pledged or (self.budget, self.delta), (self.budget, self.delta))
+        )
+        return basis_of(self.guarantee(observer), first, now)
 
     def used(self, observer: Observer) -> Guarantee:
         """Return the composed cost of all charges in the certificate against the observer, at the budget's delta."""

@@ -28,6 +28,7 @@ from ringfence.protocol import (
 from ringfence.protocol.plan.guarantee import against
 from ringfence.protocol.plan.plan import fewest_colluders, protected_by
 from ringfence.shuffler import sealing
+from ringfence.silo.ledger.budget import BASIS_WORDS
 from ringfence.silo.ledger.history import GENESIS
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.files import read_file
@@ -95,8 +96,8 @@ class Verified:
                 "approved before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
                 f"{first.delta:.3g}, for each {self.unit} (replace-one adjacency), however the plans were chosen and "
-                f"whenever you stop. So far, epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
-                "bookkeeping and not a guarantee. This was recomputed from the plans alone.",
+                f"whenever you stop. {BASIS_WORDS[self.history.basis(first.against)]} This was recomputed from the "
+                "plans alone.",
                 f"  - This holds {claimed_against([each.against for each in self.guarantee], self.colluders)}.",
                 *(
                     f"  - {against_words(other.against).capitalize()}, the silo's own noise gives epsilon = "
@@ -104,8 +105,8 @@ class Verified:
                     for other in others
                     if other.epsilon > first.epsilon * (1 + ROUNDING)
                 ),
-                "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
-                f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
+                "  - No plan was approved beyond the budget of its time. Of the present one, epsilon "
+                f"{limit.epsilon:.6g} at delta {limit.delta:.3g}, {used.epsilon:.6g} is used (a running tally).",
                 *(["", "What the silo says about its data", ""] if self.remarks else []),
                 *(f"  - {remark}" for remark in self.remarks),
                 "",

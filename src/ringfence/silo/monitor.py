@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ringfence.protocol import RefusalReason
-from ringfence.protocol.plan.guarantee import against
 from ringfence.silo.ledger.history import Account
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.storage.decision_log import DecisionLog
@@ -63,25 +62,29 @@ class Monitor:
 
 def _ledger_metrics(account: Account) -> str:
     """Return the Prometheus metrics of the agent's ledger: rounds, budget and costs."""
-    spent, budget = account.spent(), account.budget
+    uses, budget = account.uses(), account.budget
     rounds = [charge for approved in account.plans.values() for charge in approved.rounds.values()]
     stored = sum(charge.answer is not None for charge in rounds)
 
     def by_observer(epsilons: Iterable[float]) -> Samples:
         """Return an epsilon against each observer of the ledger as labelled samples."""
-        return [({"against": str(cost.against)}, epsilon) for cost, epsilon in zip(spent, epsilons, strict=True)]
+        return [({"against": str(use.limit.against)}, epsilon) for use, epsilon in zip(uses, epsilons, strict=True)]
 
-    granted = by_observer(against(budget.limits, cost.against).epsilon for cost in spent)
-    used, left = by_observer(cost.epsilon for cost in spent), by_observer(account.left(cost.against) for cost in spent)
     metrics: list[tuple[str, str, str, Samples]] = [
         ("ledger_head", "gauge", "Number of the ledger's last entry.", [({}, account.number)]),
         ("rounds_charged_total", "counter", "Rounds ever charged.", [({}, len(rounds))]),
         ("rounds_released_total", "counter", "Rounds ever answered.", [({}, stored)]),
         ("budget_delta", "gauge", "The delta at which epsilons are stated.", [({}, budget.delta)]),
-        ("epsilon_granted", "gauge", "The most that all releases may cost together.", granted),
-        ("epsilon_used", "gauge", "Cost of all charged rounds: a running tally, not a guarantee.", used),
-        ("epsilon_left", "gauge", "What may still be approved beyond all running plans.", left),
-    ]
+        ("epsilon_granted", "gauge", "The most that all releases may cost together.",
+         by_observer(use.limit.epsilon for use in uses)),
+        ("epsilon_used", "gauge", "Cost of all charged rounds: a running tally, not a guarantee.",
+         by_observer(use.used for use in uses)),
+        ("epsilon_reserved", "gauge", "What running plans may add to it.", by_observer(use.reserved for use in uses)),
+        ("epsilon_kept", "gauge", "What is kept for plans that earlier answers may lead to.",
+         by_observer(use.kept for use in uses)),
+        ("epsilon_left", "gauge", "What may still be approved: the budget less all of these.",
+         by_observer(use.left for use in uses)),
+    ]  # fmt: skip
     return "".join(_metric(f"ringfence_{name}", kind, meaning, samples) for name, kind, meaning, samples in metrics)
 
 

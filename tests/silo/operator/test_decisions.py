@@ -214,4 +214,5 @@ def test_a_limit_for_plans_that_trust_a_shuffler_is_kept_and_can_be_set(desk: De
     assert status == 200
     assert budget_of(silo_folder) == Budget(2.0, 1e-6, anyone=7.5)
     assert 'name="anyone" value="7.5"' in page
-    assert f"{everybody}: budget 7.5, used" in page
+    assert f"{everybody}: epsilon 2 at delta" in page  # as the first answer found it
+    assert "Of the budget of epsilon 7.500 at delta" in page

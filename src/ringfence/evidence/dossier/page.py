@@ -23,6 +23,7 @@ from ringfence.html.markup import (
 from ringfence.model.statement import best_guess, observer_words
 from ringfence.protocol import Observer, rounds_words
 from ringfence.protocol.plan.guarantee import against
+from ringfence.silo.ledger.budget import Basis
 from ringfence.silo.operator.review import reveals, to_whom
 
 NOT_SAID = "not said: see “What is missing”"
@@ -180,15 +181,23 @@ def _total_table(evidence: Evidence) -> Html:
     """Return the dossier page's table of what all releases of each certified silo cost."""
     rows: list[tuple[Value, ...]] = [
         (name, one.unit, one.against(total.against), total.epsilon, total.delta, f"{best_guess(total):.1%}",
-         against(one.budget, total.against).epsilon)
+         _BUDGETS[one.history.basis(total.against)])
         for name, one in evidence.certified.items()
         for total in one.guarantee
     ]  # fmt: skip
     return table(
         "Everything in the silo's ledger, however plans were chosen and whenever you stop",
-        ["silo", "for each", "against", "epsilon", "at delta", "bet: right at most", "budget"],
+        ["silo", "for each", "against", "epsilon", "at delta", "bet: right at most", "is the budget"],
         rows,
     )
+
+
+_BUDGETS: dict[Basis, str] = {
+    "budget": "yes",
+    "first-budget": "yes, of the first answer",
+    "odometer": "no: that was raised later",
+}
+"""Whether a guarantee in the dossier's table is the silo's budget."""
 
 
 def _measures_section(evidence: Evidence) -> Html:

@@ -34,7 +34,7 @@ def train_report(
     figures = {
         "budgets": sections.budget_chart(
             {name: (silo.run.epsilon, silo.total.epsilon) for name, silo in silos.items()},
-            {} if cap is None else dict.fromkeys(silos, cap),
+            {} if cap is None else {name: cap for name, silo in silos.items() if silo.total.epsilon <= cap},
             names=("this run", "all runs in the ledger"),
             limit_name="cap on all runs",
         ),
@@ -69,7 +69,7 @@ def train_report(
         if outcomes.test is not None
         else None,
         sections.protection_section(plan.unit, outline(result.statement.text())),
-        _cost_section(result.statement, figures["budgets"]),
+        _cost_section(result.statement, figures["budgets"], cap),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
         _choice_section(result.model.choice),
         sections.evaluation_section(result.evaluation, figures),
@@ -83,9 +83,10 @@ def train_report(
     return ReportPage(f"A model of “{target}” from {counted(len(silos), 'silo')}", kicker, parts, figures)
 
 
-def _cost_section(statement: Statement, chart: Html | None) -> Html:
+def _cost_section(statement: Statement, chart: Html | None, cap: float | None) -> Html:
     """Return the training report's section on what the run cost each silo."""
     plan = statement.plan
+    late = [name for name, silo in statement.silos.items() if cap is not None and silo.total.epsilon > cap]
     return section(
         "What it cost each silo",
         figure(
@@ -94,6 +95,12 @@ def _cost_section(statement: Statement, chart: Html | None) -> Html:
             "this run, and for everything the silo's ledger says was ever released from the same data, however the "
             "runs were chosen and whenever they stop. Each holds at its own delta, below.",
         ),
+        paragraph(
+            f"The cap of {cap:.4g} was set after the first answer of {', '.join(late)}. There it limits what plans "
+            "use, but it is not the guarantee, which also covers that answers may have led to the cap."
+        )
+        if late
+        else None,
         table(
             "Per silo",
             ["silo", f"{plan.unit}s", "rounds", "epsilon", "delta", "epsilon, all runs", "delta, all runs"],

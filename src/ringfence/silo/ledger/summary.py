@@ -1,15 +1,16 @@
 """A ledger's summary for its operator: plain data, ready to print."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ringfence.accounting.charges import costs
 from ringfence.errors import visible
+from ringfence.protocol import Guarantee
 from ringfence.protocol.documents.custody import remarks
-from ringfence.protocol.plan.guarantee import against
 from ringfence.protocol.plan.plan import fewest_colluders, protected_by
-from ringfence.silo.ledger.budget import read_budget
+from ringfence.silo.ledger.budget import BASIS_WORDS, BudgetUse, read_budget
 from ringfence.silo.ledger.history import Account, ApprovedPlan
 from ringfence.silo.ledger.ledger import Ledger
 
@@ -18,10 +19,10 @@ def summarise(path: Path) -> dict[str, Any]:
     """Verify the ledger and return what was released, when, at what cost, and what is left of the budget.
 
     Costs and budget are for each `unit`, against each kind of observer. `guarantee` holds for all releases together,
-    whenever you stop. `used` is the exact composition of all charged events at the budget's delta: a running tally. A
-    plan's own cost is at its own delta, so these do not add up to it. `reserved` is what running plans may still add,
-    `left` what the budget leaves to one more Gaussian plan. `colluders` is the number of other silos that may collude
-    with the server for its costs to hold: the least that a plan names.
+    whenever you stop, and `basis` says what it rests on. At the budget's delta, `used`, `reserved`, `kept` and `left`
+    add up to `budget` (`BudgetUse`). A plan's own cost is at its own delta, so plans do not add up to `used`.
+    `colluders` is the number of other silos that may collude with the server for its costs to hold: the least that a
+    plan names.
     """
     with Ledger.open(path) as ledger:
         account = ledger.account()
@@ -39,16 +40,12 @@ def summarise(path: Path) -> dict[str, Any]:
         "colluders": fewest_colluders(account.approved_plans),
         "costs": [
             {
-                "against": spent.against,
-                "budget": against(account.budget.limits, spent.against).epsilon,
+                "against": guarantee.against,
                 "guarantee": {"epsilon": guarantee.epsilon, "delta": guarantee.delta},
-                "used": spent.epsilon,
-                "reserved": max(0.0, committed.epsilon - spent.epsilon),
-                "left": account.left(spent.against),
+                "basis": basis,
+                **use.as_data(),
             }
-            for spent, committed, guarantee in zip(
-                account.spent(), account.committed(), account.guarantees(), strict=True
-            )
+            for guarantee, basis, use in zip(account.guarantees(), account.bases(), account.uses(), strict=True)
         ],
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()
@@ -57,6 +54,15 @@ def summarise(path: Path) -> dict[str, Any]:
         "same_user": account.same_user,
         "refusals": dict(Counter(entry.body["reason"] for entry in entries if entry.kind == "refused")),
     }
+
+
+def budget_words(cost: Mapping[str, Any], delta: float) -> str:
+    """Return how a guarantee in the summary is related to the budget, and what has become of the budget."""
+    if cost["basis"] == "odometer" and not cost["left"] and not cost["reserved"]:
+        return f"{BASIS_WORDS['odometer']} Nothing of the budget is left."
+    limit = Guarantee(epsilon=cost["budget"], delta=delta, against=cost["against"])
+    use = BudgetUse(limit, cost["used"], cost["reserved"], cost["left"])
+    return f"{BASIS_WORDS[cost['basis']]} {use.words()}"
 
 
 def _plan(digest: str, account: Account, approved: ApprovedPlan, times: list[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from ringfence.protocol import against_words, claimed_against
 from ringfence.protocol.plan.guarantee import LARGE_EPSILON, against
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import LONGEST_NOTE
-from ringfence.silo.ledger.summary import describe_entry
+from ringfence.silo.ledger.summary import budget_words, describe_entry
 from ringfence.silo.operator.decisions import PendingPlans
 from ringfence.silo.operator.review import Review
 
@@ -120,13 +120,11 @@ def _said(sentence: str, *, is_problem: bool = False) -> Html:
 def _budget(state: dict[str, Any], form: Html) -> Html:
     """Return the section on the privacy budget of the operator's page, with a chart and the form."""
     first, *others = state["costs"]
-    guarantee = first["guarantee"]
     chart = bar_chart(
-        [Bar(name, (first[name],)) for name in ("budget", "used", "reserved", "left")],
+        [Bar(name, (first[name],)) for name in ("budget", "used", "reserved", "kept", "left")],
         names=("epsilon",),
         title="Privacy budget",
-        description=f"Of epsilon {first['budget']:.4g}, {first['used']:.4g} is used, {first['reserved']:.4g} "
-        f"is reserved for running plans and {first['left']:.4g} is left.",
+        description=budget_words(first, state["delta"]),
         x_label=f"epsilon, at delta {state['delta']:.2g}",
     )
     serving = "The silo's agent is running." if state["serving"] else "No agent is running, so no request is answered."
@@ -135,21 +133,23 @@ def _budget(state: dict[str, Any], form: Html) -> Html:
         "Privacy budget",
         figure(chart, f"{serving} Requests refused so far: {refusals}."),
         paragraph(
-            f"Epsilon holds for each {state['unit']}, "
-            f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}. “Used” is "
-            "a running tally, not a guarantee. The guarantee for all releases together, however plans are chosen and "
-            "whenever you stop, is "
-            + readable(f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."),
+            f"Guaranteed for each {state['unit']}, "
+            f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}, over all releases "
+            f"together, however plans are chosen and whenever you stop: {_guaranteed(first, state['delta'])}",
         ),
         *(
-            paragraph(
-                f"{against_words(cost['against'], state['colluders']).capitalize()}: budget {cost['budget']:.4g}, "
-                f"used {cost['used']:.4g}, left {cost['left']:.4g}.",
-            )
-            for cost in (state["costs"] if others else ())
+            paragraph(f"{against_words(cost['against']).capitalize()}: {_guaranteed(cost, state['delta'])}")
+            for cost in others
         ),
         form,
     )
+
+
+def _guaranteed(cost: dict[str, Any], delta: float) -> str:
+    """Return, for the operator's page, a guarantee of all releases, and how it is related to the budget."""
+    guarantee = cost["guarantee"]
+    held = f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."
+    return readable(f"{held} {budget_words(cost, delta)}")
 
 
 def _budget_form(key: str, budget: Budget) -> Html:

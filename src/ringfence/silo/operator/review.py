@@ -16,7 +16,7 @@ from ringfence.protocol.plan.guarantee import against, against_words, claimed_ag
 from ringfence.protocol.plan.plan import fewest_colluders
 from ringfence.protocol.plan.prospects import noise_in_weights, weight_of, weighting
 from ringfence.silo.gate.limits import effort_words, largest_round
-from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.budget import Budget, BudgetUse
 from ringfence.silo.ledger.history import Account
 
 
@@ -99,21 +99,27 @@ class Review:
         named = claimed_against(self.plan.observers, self.plan.most_colluders)
         together = f" {against_words(total.against, self.colluders)}" if self.total[1:] else ""
         used = against(self.used, total.against)
-        limit = against(self.budget.limits, total.against)
+        words = self.use().words()
         advice = fixed_size_words(plan_events(self.plan, terms), own.delta)
         return [
             f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} "
             f"{self.plan.unit}s {named}; it claims {terms.guarantee.epsilon:.4g}.",
-            f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}. This and the next line are bookkeeping.",
-            f"Everything released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}"
-            f"{together}.",
-            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}: all plans together stay within it, "
-            f"however they are chosen, unless it was raised after an answer. {self.remaining[0]:.4g} would be left.",
+            f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}. With all running plans and this one: "
+            f"{total.epsilon:.4g}{together}. Both are running tallies, not guarantees.",
+            f"With this plan approved: {words[0].lower()}{words[1:]} All plans together stay within the budget, "
+            "however they are chosen, unless it was raised after an answer.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
             *_prospects(self.plan),
             *_share(self.plan, terms),
         ]
+
+    def use(self) -> BudgetUse:
+        """Return what would become of the budget if the reviewed plan were approved."""
+        total = self.total[0]
+        used = against(self.used, total.against).epsilon
+        reserved, limit = max(0.0, total.epsilon - used), self.budget.limit(total.against)
+        return BudgetUse(limit, used, reserved, self.remaining[0])
 
     def _further_cost(self, total: Guarantee) -> str:
         """Return the review's sentence on the cost against a further observer."""
