@@ -22,7 +22,7 @@ def checked(folder: Path, schema: str, *lines: str) -> list[str]:
     """Check a table of these lines, which must fit, and return the advice."""
     (folder / "schema.toml").write_text(schema)
     (folder / "data.csv").write_text("\n".join([*lines, ""]))
-    problems, advice = check_schema(folder / "schema.toml", folder / "data.csv")
+    problems, advice = check_schema(folder / "schema.toml", [folder / "data.csv"])[0]
     assert problems == []
     return advice
 
@@ -110,19 +110,19 @@ def test_a_category_in_other_capitals_is_counted_with_the_synonyms_to_write(tmp_
         'columns.sex = {type = "categorical", categories = ["male", "female"], synonyms = {male = ["m"]}}\n'
     )
     file.write_text("sex\nmale\nMale\nMALE\nm\nfemale\nFEMALE\n")
-    [advice] = check_schema(schema, file).advice
+    [advice] = check_schema(schema, [file])[0].advice
     assert advice.startswith("column 'sex': 3 cells hold a category in other capitals")
     line = advice.split("`")[1]
     assert line == 'synonyms = {"male" = ["m", "MALE", "Male"], "female" = ["FEMALE"]}'
     schema.write_text(f'[columns.sex]\ntype = "categorical"\ncategories = ["male", "female"]\n{line}\n')
-    assert check_schema(schema, file) == ([], [])
+    assert check_schema(schema, [file])[0] == ([], [])
 
 
 def test_a_weight_of_minus_999_is_suggested_as_missing_beside_the_problem_that_it_is(tmp_path: Path) -> None:
     schema, file = tmp_path / "schema.toml", tmp_path / "data.csv"
     schema.write_text('weight = "w"\n' + SCHEMA + 'columns.w = {type = "numeric", lower = 0, upper = 2}\n')
     file.write_text("age,ill,w\n20,yes,1\n30,no,-999\n40,no,-999\n50,no,3\n")
-    problems, advice = check_schema(schema, file)
+    problems, advice = check_schema(schema, [file])[0]
     assert len(problems) == 1
     assert "this weight is outside the schema's bounds" in problems[0]
     assert [each.split(",")[0] for each in advice] == ["column 'w': 2 cells hold '-999'"]
@@ -151,7 +151,7 @@ def test_a_check_and_a_draft_find_codes_in_every_kind_of_table(tmp_path: Path, k
         table = pyarrow.table({"age": ages, "ill": texts})
         parquet.write_table(table, file) if kind == "parquet" else feather.write_feather(table, file)
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    problems, [advice] = check_schema(tmp_path / "schema.toml", file)
+    problems, [advice] = check_schema(tmp_path / "schema.toml", [file])[0]
     assert problems == []
     assert "2 cells hold '-999'" in advice
     draft = tomllib.loads(ringfence("schema", "draft", file).stdout)
@@ -166,6 +166,22 @@ def test_advice_of_several_tables_names_the_table_and_is_in_the_json(tmp_path: P
     report = ringfence_json("schema", "check", tmp_path / "schema.toml", *files)
     assert (report["fits"], report["problems"]) == (True, [])
     assert [each[:24] for each in report["advice"]] == ["north.csv: column 'age':"]
+
+
+def test_the_line_for_a_column_has_the_codes_and_spellings_of_all_tables(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA + 'columns.ward = {type = "categorical", categories = ["Surgery", "Medicine"]}\n')
+    files = [tmp_path / "north.csv", tmp_path / "south.csv"]
+    for file, code, ward in zip(files, ("-999", "k.A."), ("surgery", "SURGERY"), strict=True):
+        rows = [f"{row},Medicine" for row in AGES]
+        file.write_text("\n".join(["age,ill,ward", *rows, f"{code},no,{ward}", ""]))
+    lines = [[sentence.split("`")[1] for sentence in table.advice] for table in check_schema(schema, files)]
+    expected = ['missing_tokens = ["-999", "k.A."]', 'synonyms = {"Surgery" = ["surgery", "SURGERY"]}']
+    assert lines == [expected, expected]
+    tokens, synonyms = expected
+    mended = schema.read_text().replace("upper = 80", f"upper = 80, missing = 50, {tokens}")
+    schema.write_text(mended.replace('"Medicine"]', f'"Medicine"], {synonyms}'))
+    assert check_schema(schema, files) == [([], []), ([], [])]
 
 
 NOTE = "klagt über Schmerzen und Husten"

@@ -127,7 +127,7 @@ def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: P
         'columns.age = {type = "numeric", lower = "?"}\n'
         'columns.town = {type = "categorical", categories = [true, false]}\n'
     )
-    report = check_schema(schema, file).problems
+    report = check_schema(schema, [file])[0].problems
     assert len(report) == 3
     assert "column 'age', 'lower' is not filled in: write the smallest" in report[0]
     assert "column 'age', 'upper' is not filled in" in report[1]
@@ -137,9 +137,9 @@ def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: P
 def test_a_schema_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:
     schema, file = tmp_path / "schema.toml", tmp_path / "data.csv"
     file.write_text("age\n1\n")
-    assert "could not be read" in check_schema(schema, file).problems[0]
+    assert "could not be read" in check_schema(schema, [file])[0].problems[0]
     schema.write_text("[columns")
-    assert "not valid TOML" in check_schema(schema, file).problems[0]
+    assert "not valid TOML" in check_schema(schema, [file])[0].problems[0]
 
 
 @pytest.mark.parametrize("content", ["age\n", "age,town\n"])
@@ -147,7 +147,7 @@ def test_a_table_without_records_is_one_problem(tmp_path: Path, content: str) ->
     schema, file = tmp_path / "schema.toml", tmp_path / "data.csv"
     schema.write_text('[columns.age]\ntype = "numeric"\nlower = 0\nupper = 1\n')
     file.write_text(content)
-    assert check_schema(schema, file).problems == ["the table has a header but no records."]
+    assert check_schema(schema, [file])[0].problems == ["the table has a header but no records."]
 
 
 def test_several_tables_are_checked_at_once_and_each_problem_names_its_file(tmp_path: Path) -> None:

@@ -157,7 +157,8 @@ def test_words_that_are_mostly_distinct_are_identifiers_and_dates_are_not() -> N
     assert drafted([f"{1960 + row}-05-01" for row in range(40)])["type"] == "date"
 
 
-def test_dates_with_gaps_are_not_taken_for_identifiers_that_repeat() -> None:
+def test_dates_with_gaps_and_notes_are_not_taken_for_identifiers_that_repeat() -> None:
+    assert repeating_identifiers({"note": [f"a cough for {row // 2} days" for row in range(100)]}) == []
     assert repeating_identifiers({"admitted": [*DAYS, "?", "unbekannt"]}) == []
 
 

@@ -70,7 +70,7 @@ def check(
     """
     from ringfence.silo.records.schema_check import check_schema
 
-    found = {file: check_schema(schema, file) for file in files}
+    found = dict(zip(files, check_schema(schema, files), strict=True))
 
     def of_files(part: str) -> list[str]:
         """Return the problems of all files, or the advice, each with its file's name if there are several."""

@@ -275,14 +275,14 @@ def test_a_weight_beyond_its_bound_is_refused_when_a_silo_is_set_up_whose_own_sc
     with pytest.raises(RecordsError, match=r"north.csv: Row 2, column 'counts': this weight is outside"):
         load_records(tmp_path / "north.csv", load_schema(tmp_path / "schema.toml", target="days"))
     assert not (tmp_path / "folder").exists()
-    [text] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv").problems
+    [text] = check_schema(tmp_path / "schema.toml", [tmp_path / "north.csv"])[0].problems
     assert text.startswith("Row 2, column 'counts': this weight is outside")
 
 
 def test_the_schema_s_check_names_a_weight_that_is_no_column(tmp_path: Path) -> None:
     read(tmp_path, "")
     (tmp_path / "schema.toml").write_text(ROLES.replace('weight = "counts"', 'weight = "count"'))
-    [text] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv").problems
+    [text] = check_schema(tmp_path / "schema.toml", [tmp_path / "north.csv"])[0].problems
     assert text.startswith("column 'count' is named as weight, but is missing from the schema's columns")
 
 

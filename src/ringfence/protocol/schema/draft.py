@@ -147,8 +147,8 @@ def _distinct(cells: Cells) -> int:
 def repeating_identifiers(table: Table) -> list[str]:
     """Return the columns that may identify persons and whose values repeat: for the file's owner only.
 
-    They are called so, with at most 100 rows for each value on average; or hold text, and no date, of 20 values or
-    more, with at most 4 rows for each.
+    They are called so, with at most 100 rows for each value on average; or hold words, no date and no free text, of 20
+    values or more, with at most 4 rows for each.
     """
 
     def looks_so(name: str, cells: Cells) -> bool:
@@ -158,7 +158,8 @@ def repeating_identifiers(table: Table) -> list[str]:
             return values < count <= 100 * values
         if values < 20 or not values < count <= 4 * values:
             return False
-        return not any(TYPES[kind].readable(cells).any() for kind in ("numeric", "date"))
+        is_text = not any(TYPES[kind].readable(cells).any() for kind in ("numeric", "date"))
+        return is_text and TYPES["text"].drafted(cells, name) is None
 
     return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]
 

@@ -1,32 +1,21 @@
 """Check a table against its schema and report everything that does not fit: for the owner, as it depends on records."""
 
-import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from pydantic import ValidationError
 
 from ringfence import sources
 from ringfence.errors import SchemaError
 from ringfence.protocol import explain, load_columns
-from ringfence.protocol.schema.codes import (
-    beyond_bounds,
-    cells_hold,
-    number_texts,
-    outlying,
-    token_line,
-    token_texts,
-)
 from ringfence.protocol.schema.columns import TYPES
-from ringfence.protocol.schema.columns.base import ReadColumn, unfilled
-from ringfence.protocol.schema.columns.categorical import Categorical, OneOf
-from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.columns.base import unfilled
 from ringfence.protocol.schema.encoding import ODD_REMEDY, clamped_parts, misfits
 from ringfence.protocol.schema.patterns import expanded
 from ringfence.protocol.schema.schema import TableColumns, load_roles
-from ringfence.sources.cells import Cells, Table, as_cells
+from ringfence.silo.records.cell_advice import Advice, advice_on, sentences
+from ringfence.sources.cells import Table, as_cells
 from ringfence.storage.toml_files import read_toml
 
 
@@ -37,16 +26,23 @@ class Checked(NamedTuple):
     advice: list[str]
 
 
-def check_schema(schema: Path, table: Path) -> Checked:
-    """Return what a check of a table found, one sentence each.
+def check_schema(schema: Path, tables: Sequence[Path]) -> list[Checked]:
+    """Return what a check of each table found, one sentence each.
 
     The only values in it are codes for a missing value, and a category's spellings in other capitals.
     """
+    found = [_check(schema, table) for table in tables]
+    advice = sentences([own for _, own in found])
+    return [Checked(problems, own) for (problems, _), own in zip(found, advice, strict=True)]
+
+
+def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice]]:
+    """Return the problems of a table and its schema, and advice about its cells."""
     cells = sources.read_table(table)
     try:
         columns = load_columns(schema, lambda: list(cells))
     except SchemaError as problem:
-        return Checked(_problems_of_schema(schema, list(cells)) or [str(problem)], [])
+        return _problems_of_schema(schema, list(cells)) or [str(problem)], []
     found = [
         f"column '{name}' is not in {table.name}; correct its name in the schema, or remove it there."
         for name in [*columns.used, *([columns.person] if columns.person is not None else [])]
@@ -68,8 +64,8 @@ def check_schema(schema: Path, table: Path) -> Checked:
         found.append("the table has a header but no records.")
     used = {name: column for name, column in columns.used.items() if name in cells and not as_cells(cells[name]).odd}
     roles = _role_columns(schema)
-    advice = [_advice(name, column, as_cells(cells[name]), name in roles) for name, column in used.items()]
-    return Checked(found, [sentence for own in advice for sentence in own])
+    advice = [advice_on(name, column, as_cells(cells[name]), name in roles) for name, column in used.items()]
+    return found, [each for own in advice for each in own]
 
 
 def _role_columns(schema: Path) -> Collection[str]:
@@ -78,66 +74,6 @@ def _role_columns(schema: Path) -> Collection[str]:
         return load_roles(schema).roles.values()
     except SchemaError:
         return ()
-
-
-def _advice(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> Iterator[str]:
-    """Yield advice about a column's cells: codes for a missing value, other capitals, numbers that are clamped."""
-    held = cells.empty() | cells.among(column.missing_tokens or ())
-    cells = cells.take(~held) if held.any() else cells
-    if isinstance(column, Scaled):
-        values = column.values(cells)
-        read = np.isfinite(values)
-        unread, values = cells.take(~read), values[read]
-        common = column.common_codes
-        codes = sorted({*beyond_bounds(values, column.low, column.high, common), *outlying(values, common)})
-        texts = column.code_texts(cells, codes)
-        yield from _advice_on_codes(name, column, cells, [*texts, *token_texts(unread), *number_texts(unread)])
-        values = values[~np.isin(values, codes)]
-        below, above = np.count_nonzero(values < column.low), np.count_nonzero(values > column.high)
-        if below + above and not has_role:
-            yield (
-                f"column '{name}': {below + above} of {len(held)} cells are beyond the bounds and are clamped ({below} "
-                f"below `lower`, {above} above `upper`); if they are right, widen the bounds, from public knowledge."
-            )
-    elif isinstance(column, OneOf):
-        codes_of, distinct = cells.coded()
-        unknown = cells.take(np.array([column.place(text) < 0 for text in distinct] or [False], dtype=bool)[codes_of])
-        yield from _advice_on_codes(name, column, unknown, [*token_texts(unknown), *number_texts(unknown)])
-        if isinstance(column, Categorical):
-            yield from _advice_on_capitals(name, column, unknown)
-
-
-def _advice_on_codes(name: str, column: ReadColumn, cells: Cells, texts: list[str]) -> Iterator[str]:
-    """Yield advice about codes for a missing value that a column's cells hold."""
-    if not texts:
-        return
-    shown, line = " or ".join(f"'{text}'" for text in texts), token_line([*(column.missing_tokens or ()), *texts])
-    also = "" if column.may_be_empty else ", with a public `missing` value or `indicator = true`"
-    yield (
-        f"column '{name}': {cells_hold(cells.among(texts))} {shown}, probably for a missing value. If the code book "
-        f"says so, write `{line}` for this column{also}."
-    )
-
-
-def _advice_on_capitals(name: str, column: Categorical, cells: Cells) -> Iterator[str]:
-    """Yield advice about cells that differ from a category in capitals only."""
-    texts = set(cells.coded()[1])
-    found = {
-        category: [*(column.synonyms or {}).get(category, ()), *sorted(spellings)]
-        for category in column.categories
-        if (spellings := texts & {category.lower(), category.upper(), category.capitalize(), category.title()})
-    }
-    if found:
-        mask = cells.among([spelling for each in found.values() for spelling in each])
-        synonyms = {**(column.synonyms or {}), **found}
-        line = ", ".join(
-            f"{json.dumps(category, ensure_ascii=False)} = {json.dumps(list(own), ensure_ascii=False)}"
-            for category, own in synonyms.items()
-        )
-        yield (
-            f"column '{name}': {cells_hold(mask)} a category in other capitals: write `synonyms = {{{line}}}` for this "
-            "column, or correct the cells."
-        )
 
 
 def _problems_of_parts(schema: Path, columns: TableColumns, cells: Table) -> list[str]:

@@ -212,7 +212,10 @@ class Boolean(OneOf):
     As a target, its classes are called no and yes.
     """
 
-    unknown: ClassVar[str] = "this is neither true nor false (nor yes, no, t, f, y, n, 1 or 0)"
+    unknown: ClassVar[str] = (
+        "this is neither true nor false (nor yes, no, t, f, y, n, 1 or 0); if it marks a missing value, list it in "
+        "`missing_tokens`"
+    )
     classes: ClassVar[tuple[str, ...]] = ("no", "yes")
     names: ClassVar[tuple[str, ...]] = ()  # none that the schema's author chose
     is_ordered: ClassVar[bool] = True

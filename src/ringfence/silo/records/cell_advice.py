@@ -1,0 +1,109 @@
+"""Advice on cells that fit a schema but may not mean what they say: for a table's owner, as it depends on records."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ringfence.protocol.schema.codes import (
+    beyond_bounds,
+    cells_hold,
+    number_texts,
+    outlying,
+    token_line,
+    token_texts,
+)
+from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.columns.categorical import Categorical, OneOf
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.sources.cells import Cells
+
+
+class Advice(NamedTuple):
+    """Advice on a column: what its cells hold, and the codes for a missing value or synonyms that the schema lacks."""
+
+    name: str
+    column: ReadColumn
+    what: str
+    codes: Sequence[str] = ()
+    synonyms: Mapping[str, Sequence[str]] = {}
+
+
+def advice_on(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> Iterator[Advice]:
+    """Yield advice on codes for a missing value, categories in other capitals, and numbers that are clamped."""
+    held = cells.empty() | cells.among(column.missing_tokens or ())
+    cells = cells.take(~held) if held.any() else cells
+    codes: list[float] = []
+    if isinstance(column, Scaled):
+        values = column.values(cells)
+        read = np.isfinite(values)
+        unread, values, common = cells.take(~read), values[read], column.common_codes
+        codes = sorted({*beyond_bounds(values, column.low, column.high, common), *outlying(values, common)})
+        texts = column.code_texts(cells, codes)
+    elif isinstance(column, OneOf):
+        places, distinct = cells.coded()
+        unknown = np.array([column.place(text) < 0 for text in distinct] or [False], dtype=bool)
+        unread, texts = cells.take(unknown[places]), []
+    else:
+        return
+    texts += [*token_texts(unread), *number_texts(unread)]
+    if texts:
+        shown = " or ".join(f"'{text}'" for text in texts)
+        yield Advice(name, column, f"{cells_hold(cells.among(texts))} {shown}, probably for a missing value", texts)
+    if isinstance(column, Categorical) and (synonyms := _other_capitals(column, unread)):
+        mask = unread.among([spelling for own in synonyms.values() for spelling in own])
+        yield Advice(name, column, f"{cells_hold(mask)} a category in other capitals", synonyms=synonyms)
+    if isinstance(column, Scaled) and not has_role:
+        values = values[~np.isin(values, codes)]
+        below, above = np.count_nonzero(values < column.low), np.count_nonzero(values > column.high)
+        if below + above:
+            what = (
+                f"{below + above} of {len(held)} cells are beyond the bounds and are clamped ({below} below `lower`, "
+            )
+            yield Advice(name, column, f"{what}{above} above `upper`)")
+
+
+def _other_capitals(column: Categorical, cells: Cells) -> dict[str, list[str]]:
+    """Return the usual spellings of categories in other capitals that cells have."""
+    texts = set(cells.coded()[1])
+    found: dict[str, list[str]] = {}
+    for category in column.categories:
+        usual = {category.lower(), category.upper(), category.capitalize(), category.title()}
+        if spellings := sorted(texts & usual):
+            found[category] = spellings
+            texts -= usual
+    return found
+
+
+def sentences(tables: Sequence[Sequence[Advice]]) -> list[list[str]]:
+    """Return the advice on each table as sentences; a line to write for a column is one for all tables."""
+    codes: dict[str, dict[str, None]] = {}
+    synonyms: dict[str, dict[str, dict[str, None]]] = {}
+    for name, column, _, tokens, spellings in (each for table in tables for each in table):
+        codes.setdefault(name, dict.fromkeys(column.missing_tokens or ())).update(dict.fromkeys(tokens))
+        known = column.synonyms if isinstance(column, Categorical) and column.synonyms else {}
+        listed = synonyms.setdefault(name, {category: dict.fromkeys(own) for category, own in known.items()})
+        for category, own in spellings.items():
+            listed.setdefault(category, {}).update(dict.fromkeys(own))
+
+    def sentence(advice: Advice) -> str:
+        """Return what to do beside what was found."""
+        begin = f"column '{advice.name}': {advice.what}"
+        if advice.codes:
+            also = "" if advice.column.may_be_empty else ", with a public `missing` value or `indicator = true`"
+            line = token_line(list(codes[advice.name]))
+            return f"{begin}. If the code book says so, write `{line}` for this column{also}."
+        if advice.synonyms:
+            line = ", ".join(
+                f"{_quoted(category)} = {_quoted(list(own))}" for category, own in synonyms[advice.name].items()
+            )
+            return f"{begin}: write `synonyms = {{{line}}}` for this column, or correct the cells."
+        return f"{begin}; if they are right, widen the bounds, from public knowledge."
+
+    return [list(map(sentence, table)) for table in tables]
+
+
+def _quoted(value: str | list[str]) -> str:
+    """Return texts as TOML writes them."""
+    return json.dumps(value, ensure_ascii=False)
