@@ -45,8 +45,9 @@ def executed(notebook: Path, folder: Path) -> nbformat.NotebookNode:
 
 
 def printed(cell: nbformat.NotebookNode) -> str:
-    """Return what a cell shows as text, in order."""
-    return "\n".join(output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", []))
+    """Return what a cell shows as text, in order; a progress bar is empty in the end."""
+    shown = (output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", []))
+    return "\n".join(filter(None, shown))
 
 
 def errors(document: nbformat.NotebookNode) -> list[str]:
@@ -60,6 +61,8 @@ def store(document: nbformat.NotebookNode, notebook: Path) -> None:
     document.metadata = {"kernelspec": document.metadata["kernelspec"], "language_info": {"name": "python"}}
     for number, cell in enumerate(document.cells, start=1):
         cell.id, cell.metadata = f"cell-{number}", {}
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/plain": ""}]
     nbformat.write(document, notebook)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ringfence.model.model import Model
@@ -49,6 +50,25 @@ def test_a_good_model_beats_guessing_and_another_model_on_the_same_records(
     assert "  accuracy " in shown
     assert "guessing the larger class gives" in shown
     assert "NOT PRIVATE" not in shown
+
+
+def test_the_last_category_of_the_target_is_positive_and_every_command_names_it(federation: Federation) -> None:
+    """Noise in the share has a deviation of 0.008 (six runs), and the classes' shares differ by 0.1."""
+    federation.schema.write_text(federation.schema.read_text().replace('["no", "yes"]', '["yes", "no"]'))
+    model = federation.folder / "model.json"
+    shown = ringfence(*federation.train("--out", model, epsilon="19")).stdout
+    named = "with 95% intervals; positive class: 'no'\n"
+    assert named in shown
+    assert "positive class: &#x27;no&#x27;" in (federation.folder / "model.html").read_text()
+    assert named in ringfence(*asked(federation, model)).stdout
+    found = ringfence_json(*asked(federation, model, "--figures", "share of positives"))["evaluation"]
+    assert found["positive"] == "no"
+    share = next(one for one in found["together"]["metrics"] if one["name"] == "share of positives")
+    assert share["value"] == pytest.approx(np.mean([cell == "no" for cell in federation.column("ill")]), abs=0.05)
+    assert "; positive class: 'no'." in ringfence("model", "card", model).stdout
+    summary = ("model", "summary", model, *federation.files, "--epsilon", "5", "--delta", "1e-6")
+    assert "Log odds of 'no'. In the table's own units" in ringfence(*summary).stdout
+    assert ringfence_json(*summary)["positive"] == "no"
 
 
 def test_exact_numbers_take_an_option_and_are_said_to_be_not_private(federation: Federation, trained: Path) -> None:

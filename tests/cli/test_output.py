@@ -48,7 +48,8 @@ def test_a_warning_is_one_line_and_a_text_keeps_its_own(capsys: pytest.CaptureFi
 
 
 BAR = """
-from ringfence.cli.output import progress, remark
+from ringfence.cli.output import remark
+from ringfence.federation.progress import progress
 with progress() as bar:
     task = bar.add_task("rounds", total=2)
     bar.advance(task)

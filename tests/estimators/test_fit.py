@@ -287,7 +287,7 @@ def test_what_a_schema_does_not_describe_is_refused_without_a_value(schema: Sche
     for model, X, says in [
         (classifier(**by_schema, classes=None), strange, "row 9, column 'ward'"),
         (classifier(**by_schema, classes=[0, 1]), table, "Row 0 of y"),
-        (classifier(**by_schema, classes=[0, 1, 2]), table, "must list 2 labels"),
+        (classifier(**by_schema, classes=[0, 1, 2]), table, "must list 2 different labels"),
         (classifier(**by_schema, classes=None), table.to_numpy(), "X has no column names"),
         (classifier(schema=schema, classes=None), table, "Both `bounds` and `schema`"),
         (regression, table, "use one of the classifiers"),
@@ -306,7 +306,9 @@ def test_without_an_intercept_zero_scores_zero() -> None:
 def test_pipelines_clones_and_cross_validation_route_the_silos() -> None:
     X, y, silos = patients(900)
     with sklearn.config_context(enable_metadata_routing=True):
-        estimator = classifier(bounds=([0.5, 0], [2.5, 1.2])).set_fit_request(silos=True)
+        estimator = classifier(bounds=([0.5, 0], [2.5, 1.2]), cap=(200.0, 1e-5), unusual_budget=True).set_fit_request(
+            silos=True
+        )
         pipeline = make_pipeline(FunctionTransformer(lambda table: table / 100.0), clone(estimator))
         fitted = pipeline.fit(X, y, silos=silos)
         assert [terms.records for terms in fitted[-1].plan_.silos] == [300, 300, 300]

@@ -96,7 +96,7 @@ def test_costs_of_records_are_never_taken_for_costs_of_persons() -> None:
 
 
 def test_folds_by_person_reach_the_fit_by_the_splitters_own_name_for_them(routing: None) -> None:
-    asked = classifier(person_rule="mean").set_fit_request(persons="groups")
+    asked = classifier(person_rule="mean", cap=(15.0, DELTA)).set_fit_request(persons="groups")
     folds = GroupShuffleSplit(4, test_size=0.5, random_state=0)
     asked_for: dict[str, Any] = {"return_estimator": True, "return_indices": True, "error_score": "raise"}
     found = cross_validate(asked, X, Y, cv=folds, params={"groups": PERSONS}, **asked_for)

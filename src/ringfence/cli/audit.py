@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from ringfence.cli.output import Output, Table, progress, require_folder
+from ringfence.cli.output import Output, Table, require_folder
+from ringfence.federation.progress import progress
 from ringfence.planning.options import offered
 
 

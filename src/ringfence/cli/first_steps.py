@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 from ringfence.cli.options import AsJson, option
-from ringfence.cli.output import Output, Table, progress, say, show_output
+from ringfence.cli.output import Output, Table, say, show_output
 from ringfence.errors import OutputError, require_extra
+from ringfence.federation.progress import progress
 from ringfence.planning.options import offered
 
 SIZES = {"north": 500, "south": 800, "west": 300}

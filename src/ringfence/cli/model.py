@@ -140,7 +140,8 @@ def summary(options: SummaryOptions) -> Output:
 
     found = summarise_files(options, Model.load(options.model), level=options.level, by_silo=options.by_silo)
     draws = "silos" if options.by_silo else f"{found.statement.plan.unit}s"
-    title = f"In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"
+    log_odds = "" if found.positive is None else f"Log odds of '{found.positive}'. "
+    title = f"{log_odds}In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"
     remark = [f"\n{found.remark}"] if found.remark else []
     return Output(found.report(), Table(found.HEADER, found.rows(), title), *remark, f"\n{found.statement.text()}")
 

@@ -7,7 +7,6 @@ wrote (a name, a category, a note, a file's name) can neither drive the terminal
 import json as json_format
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -130,24 +129,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def progress() -> "Progress":
-    """Return a progress bar on standard error, shown only if that is a terminal.
-
-    FORCE_COLOR, which notebooks set, makes rich take a file or a pipe for a terminal, and fill it with every frame.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-    )
 
 
 def remark(bar: "Progress", sentence: str) -> None:

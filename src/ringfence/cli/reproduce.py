@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ringfence.cli.output import Output, progress, warn
+from ringfence.cli.output import Output, warn
 from ringfence.errors import DatasetError, PlanError
+from ringfence.federation.progress import progress
 from ringfence.planning.options import REQUIRED, offered
 
 

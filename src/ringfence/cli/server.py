@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ringfence.cli.evaluation import describe_evaluation
 from ringfence.cli.options import App
-from ringfence.cli.output import Output, Table, progress, remark, require_folder, warn
+from ringfence.cli.output import Output, Table, remark, require_folder, warn
 from ringfence.cli.training import TrackingOptions
 from ringfence.errors import WHY, DoorError, OutputError, TrainingError, os_error_as, require_extra
+from ringfence.federation.progress import progress
 from ringfence.planning.options import REQUIRED, offered
 from ringfence.storage.toml_files import read_toml
 

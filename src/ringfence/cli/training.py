@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringfence.cli.evaluation import describe_evaluation, describe_exact, metric_cells
-from ringfence.cli.output import Output, Table, progress, remark, require_folder
+from ringfence.cli.output import Output, Table, remark, require_folder
 from ringfence.errors import OutputError, PlanError
+from ringfence.federation.progress import progress
 from ringfence.federation.requests import TrainRequest
 from ringfence.planning.options import offered
 

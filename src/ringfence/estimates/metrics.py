@@ -5,9 +5,11 @@ The intervals cover sampling and the silos' noise: the value in the population t
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from ringfence.errors import OutputError
 from ringfence.estimates.answers import BlockMeans, CellShares
+from ringfence.estimates.display import metrics_frame, plot_metrics
 from ringfence.estimates.intervals import COVERAGE, Interval, normal_interval, ratio_interval, wilson_interval
 from ringfence.protocol import FloatArray, Public, Unit
 
@@ -175,7 +177,14 @@ class ModelMetrics(Public):
 
     def metric(self, name: str) -> Metric:
         """Return a metric by its name; KeyError if there is none."""
-        return {metric.name: metric for metric in self.metrics}[name]
+        found = {metric.name: metric for metric in self.metrics}
+        if name not in found:
+            raise KeyError(f"there is no metric '{name}', only {', '.join(found)}; `figures` asks for others")
+        return found[name]
+
+    def to_frame(self) -> Any:
+        """Return the metrics as a table of pandas, a row each: value, ends of the interval, and a note."""
+        return metrics_frame(self.metrics)
 
     @property
     def score(self) -> Metric:
@@ -218,8 +227,30 @@ class EvaluationReport(Public):
         """The positive class in words, after a semicolon; empty if there is none."""
         return f"; positive class: '{self.positive}'" if self.positive is not None else ""
 
+    @property
+    def _head(self) -> str:
+        """What the metrics of the evaluation were measured on, and the class that they speak of."""
+        measured = f"Measured privately on {self.together.records} {self.unit}s, with {self.coverage:.0%} intervals"
+        return measured + self.positive_words
+
+    def __getitem__(self, name: str) -> Metric:
+        """Return a metric over all silos' records by its name, such as "accuracy"."""
+        return self.together.metric(name)
+
+    def to_frame(self) -> Any:
+        """Return the metrics over all silos' records as a table of pandas; `silos[NAME].to_frame()` has a silo's."""
+        return self.together.to_frame()
+
+    def plot(self) -> Any:
+        """Draw every known metric with its interval, of all silos' records and of each silo's, and return the axes."""
+        known = {metric.name: metric.value for metric in self.together.metrics if metric.value is not None}
+        names = tuple(name for name in known if _GUESSING not in name)
+        if not names:
+            raise OutputError(f"There is no metric to draw: all are {TOO_NOISY}.")
+        guesses = {name.partition(_GUESSING)[0]: value for name, value in known.items() if _GUESSING in name}
+        each = self.silos if len(self.silos) > 1 else {}
+        return plot_metrics(self._head, {"all silos": self.together, **each}, names, guesses)
+
     def __str__(self) -> str:
         """Return the metrics of the evaluation in words, one per line."""
-        head = f"Measured privately on {self.together.records} {self.unit}s, with {self.coverage:.0%} intervals"
-        head += self.positive_words
-        return "\n  ".join([head, *self.together.sentences()])
+        return "\n  ".join([self._head, *self.together.sentences()])

@@ -21,6 +21,8 @@ from ringfence.estimators.fit_data import SOURCE, FitData, as_frame, join_silos,
 from ringfence.estimators.fit_memory import MEMORY
 from ringfence.estimators.pipelines import require_public_steps
 from ringfence.estimators.reading import TableReader, hiding_values
+from ringfence.estimators.repeated_fits import require_cap_for_repeated_fits
+from ringfence.federation.progress import rounds_shown
 from ringfence.federation.training import Silo, TrainingResult, train
 from ringfence.model.statement import Statement
 from ringfence.model.summary import Summary, require_level, summarise_coefficients
@@ -50,8 +52,9 @@ class FederatedLinearModel(TableReader, ABC):
         The range of each feature, from public knowledge: two numbers for all columns, two sequences with one number per
         column, or a pair for each named column. Training clamps values outside. Give either this or `schema`: a range
         read from the records would leak them.
-    schema : Schema, default=None
-        Describes a table with named columns: bounds, categories, missing values and the target. See `load_schema`.
+    schema : Schema or path, default=None
+        Describes a table with named columns: bounds, categories, missing values and the target. A path names a schema
+        file; its target is the column that y is named after or, if y has no name, the one that X lacks.
     algorithm : str, default="auto"
         The training algorithm; "auto" lets the planner choose. `ringfence plan --help` lists the names.
     max_rounds : int, default=None
@@ -103,9 +106,9 @@ class FederatedLinearModel(TableReader, ABC):
     privacy_ : Statement
         What this fit guarantees to each silo's records (or persons), and what all fits so far have used. Print it.
     evaluation_ : EvaluationReport
-        How good the model is, measured privately on the held-out rows. Print it. `together.metrics` and
-        `silos[NAME].metrics` hold the metrics with 95 % intervals, which cover both noise and sampling. Only with
-        `held_out`.
+        How good the model is, measured privately on the held-out rows. Print it. `evaluation_["accuracy"]` is a metric
+        (`value`, `low`, `high`), `to_frame()` a table of all, `plot()` draws them, and `silos[NAME]` has a silo's own.
+        The 95 % intervals cover both noise and sampling. Only with `held_out`.
     score_ : float
         The accuracy, or R² for a regression (of clipped errors where noise hides larger ones), from `evaluation_`; nan
         if noise hides it. Only with `held_out`.
@@ -143,6 +146,11 @@ class FederatedLinearModel(TableReader, ABC):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True  # real noise has no seed
         return tags
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone the estimator for scikit-learn; refuse to be cloned for many fits without a cap."""
+        require_cap_for_repeated_fits(self.cap)
+        return super().__sklearn_clone__()
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's argument
         """Return the constructor's call: epsilon and what is not at its default, each shortened."""
@@ -259,6 +267,7 @@ class FederatedLinearModel(TableReader, ABC):
         given = join_silos(X, y, silos, persons, weights)
         if self.ledgers is not None and not Path(self.ledgers).is_dir():
             raise EstimatorError(f"`ledgers` must be an existing folder, but '{self.ledgers}' is not: create it.")
+        self._schema = self._given_schema(given)
         data = self._fit_data(given)
         return data, data.remarks(self.equal_rows, ledgers=self.ledgers is not None)
 
@@ -318,6 +327,7 @@ class FederatedLinearModel(TableReader, ABC):
     def _settings(self) -> str:
         """Return the parameters of a federated estimator that make two fits the same query asked again."""
         settings = {name: value for name, value in self.get_params().items() if name not in _NOT_COMPARED}
+        settings["schema"] = self._schema  # a file's content, not its name
         return f"{type(self).__name__} {settings!r}"
 
     def _run(self, data: FitData, plan: Plan) -> tuple[dict[str, Budget], TrainingResult]:
@@ -325,9 +335,10 @@ class FederatedLinearModel(TableReader, ABC):
         cap = self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
+        # Here the plan is known, and nothing is charged yet.
         totals = self._charge(data, [plan], cap, self._settings())
-        with self._silos(data, cap) as silos:
-            return totals, train(plan, silos)
+        with self._silos(data, cap) as silos, rounds_shown(plan.rounds) as count:
+            return totals, train(plan, silos, watch=lambda outcome: count())
 
     def _charge(self, data: FitData, plans: Sequence[Plan], cap: Budget | None, settings: str) -> dict[str, Budget]:
         """Charge plans that are approved together in this process's memory, as one fit."""

@@ -56,9 +56,10 @@ class _LogLink(Regressor):
     def predict(self, X: Any) -> FloatArray:
         """Return exp(X @ coef_ + intercept_), times the exposure if the schema names one."""
         scores = self._scores(X)[:, 0]
-        if self.schema is not None and self.schema.offset_bound:
-            offsets = encode_offsets(self.schema, frames.columns_of(X), source="X")
-            scores = scores + (0.0 if offsets is None else offsets) + self.schema.offset_range[0]
+        schema = self._schema
+        if schema is not None and schema.offset_bound:
+            offsets = encode_offsets(schema, frames.columns_of(X), source="X")
+            scores = scores + (0.0 if offsets is None else offsets) + schema.offset_range[0]
         return np.exp(scores)
 
 
@@ -140,7 +141,7 @@ class FederatedNegativeBinomialRegressor(_LogLink):
 class FederatedOrdinalClassifier(ProbabilisticClassifier):
     """Ordinal logistic regression of ordered classes, trained privately across silos.
 
-    The order is that of the sorted labels, or of the schema's categories.
+    The order is that of `classes`, or of the schema's categories.
 
     Attributes
     ----------
@@ -172,12 +173,17 @@ class FederatedOrdinalClassifier(ProbabilisticClassifier):
 
     def _loss_choices(self, schema: Schema) -> dict[str, Any]:
         """Choose the ordinal loss, or the logistic one for two classes."""
-        return {"loss": "ordinal" if len(self.classes_) > 2 else "logistic"}
+        return {"loss": "ordinal" if len(schema.target_column.classes) > 2 else "logistic"}
 
     def _set_coefficients(self) -> None:
         """Set the ordinal classifier's coefficients: one slope for all thresholds between classes."""
         super()._set_coefficients()
         self.coef_ = self.coef_[:1]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return every class's probability, in the order of `classes_`."""
+        found = super().predict_proba(X)
+        return found[:, self._category_places] if found.shape[1] > 2 else found
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the ordinal classifier's score per row for two classes, else the log of every class's probability."""
@@ -228,15 +234,15 @@ class FederatedSurvivalRegressor(FederatedLinearModel):
 
     def _fit_data(self, given: FitArguments) -> FitData:
         """Read the arguments of a survival regressor's `fit`: times, and whether an event ended each."""
-        if self.schema is None:
+        if self._schema is None:
             return super()._fit_data(given._replace(y=self._times_and_events(given.y)))
-        event = self.schema.event
+        event = self._schema.event
         if event is None:
             raise EstimatorError(
                 "The schema names no event: set `event` to the column that says whether the time ended with an event."
             )
         if frames.is_pandas(given.X) and event in given.X.columns:
-            happened = self.schema.used[event].classes[1]
+            happened = self._schema.used[event].classes[1]
             self._require_events(happened in texts(given.X[event]))
         return super()._fit_data(given)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
         The labels that may occur, from public knowledge, because even whether a label occurs can depend on one record.
         "observed" takes them from y: use it only if it is public that each of them occurs (a yes/no question that
         everybody was asked); nothing checks that. With a `schema`, the labels that y and `predict` use for the target's
-        categories, in the same order.
+        categories, in the same order. Of two, the last is the positive class: `evaluation_` and `summary` speak of it.
     class_weight : mapping from label to float, default=None
         How much a label's rows count, from public knowledge; labels that it leaves out count 1. "balanced" is refused:
         how often labels occur is private.
@@ -41,7 +41,8 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
     Attributes
     ----------
     classes_ : array
-        The labels: sorted or, with a `schema`, in the order of the target's categories.
+        The labels, sorted, as everywhere in scikit-learn: columns of `predict_proba`, rows of `coef_`. Of two,
+        `coef_` and `decision_function` are of the second.
     """
 
     classes: ArrayLike | None = None
@@ -57,25 +58,35 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
                 "that each of them occurs, say classes='observed'."
             )
         observed = isinstance(self.classes, str) and self.classes == "observed"
-        labels = np.unique(y if observed else np.asarray(self.classes))
-        if labels.ndim != 1 or len(labels) < 2:
+        labels = np.unique(y) if observed else np.asarray(self.classes)
+        if labels.ndim != 1 or len(np.unique(labels)) < 2:
             where = "y has" if observed else "`classes` lists"
             raise EstimatorError(f"{where} only one class, but a classifier needs at least two.")
-        self.classes_: NDArray[Any] = labels
-        column = Categorical(categories=tuple(str(label) for label in labels))
+        self._set_classes(dict.fromkeys(labels.tolist()))
+        column = Categorical(categories=tuple(str(label) for label in self._labels))
         return [column.classes[place] for place in self._places(y)], column
+
+    def _set_classes(self, labels: Iterable[Any]) -> None:
+        """Set `classes_`, sorted, from the labels of the target's categories, in the order of these."""
+        self._labels = list(labels)
+        self.classes_: NDArray[Any] = np.unique(np.asarray(self._labels))
+
+    @property
+    def _category_places(self) -> list[int]:
+        """The place of each of `classes_` among the target's categories."""
+        return [self._labels.index(label) for label in self.classes_.tolist()]
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
         """Return a classifier's labels as the schema's categories."""
         if column.is_number:
             raise EstimatorError("The schema's target is numeric, but this is a classifier: use one of the regressors.")
         labels = np.asarray(column.classes if self.classes is None else self.classes)
-        if labels.shape != (len(column.classes),):
+        if labels.shape != (len(column.classes),) or len(np.unique(labels)) < len(labels):
             raise EstimatorError(
                 f"The schema's target has {len(column.classes)} categories, so `classes` must list "
-                f"{len(column.classes)} labels."
+                f"{len(column.classes)} different labels."
             )
-        self.classes_ = labels
+        self._set_classes(labels.tolist())
         return [column.classes[place] for place in self._places(column_or_1d(y, warn=True))]
 
     def _class_weights(self, categories: tuple[str, ...]) -> dict[str, Any]:
@@ -88,7 +99,7 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
                 "would be computed from how often labels occur, which is private: estimate that privately "
                 "(`ringfence statistics`), and give the inverse shares."
             )
-        labels = self.classes_.tolist()
+        labels = self._labels
         if unknown := [label for label in self.class_weight if label not in labels]:
             raise EstimatorError(
                 f"`class_weight` names {unknown[0]!r}, which is not a public class: correct it, or add it to `classes`."
@@ -97,8 +108,8 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
         return {"class_weights": dict(zip(categories, weights, strict=True))}
 
     def _places(self, y: NDArray[Any]) -> list[int]:
-        """Return the place of each row's label among the public classes; EstimatorError if it is none of them."""
-        places = {label: place for place, label in enumerate(self.classes_.tolist())}
+        """Return the place of each row's label among the target's categories; EstimatorError if it has none."""
+        places = {label: place for place, label in enumerate(self._labels)}
         found = [places.get(label, -1) for label in y.tolist()]
         if -1 in found:
             raise EstimatorError(
@@ -106,6 +117,15 @@ class Classifier(ClassifierMixin, FederatedLinearModel):
                 "that its label may occur, list it in `classes` or in the schema's categories; else remove the row."
             )
         return found
+
+    def _set_coefficients(self) -> None:
+        """Set a classifier's coefficients in the order of `classes_`; of two classes, of the second."""
+        super()._set_coefficients()
+        places = self._category_places
+        if len(self.coef_) == len(places):
+            self.coef_, self.intercept_ = self.coef_[places], self.intercept_[places]
+        elif places == [1, 0]:
+            self.coef_, self.intercept_ = -self.coef_, -self.intercept_
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return X @ coef_.T + intercept_: for two classes one number per row (positive: the second), else one each."""
@@ -184,7 +204,7 @@ class FederatedLinearSVC(Classifier):
 
     def _loss_choices(self, schema: Schema) -> dict[str, Any]:
         """Choose the hinge loss; refuse more than two classes."""
-        if len(self.classes_) > 2:
+        if len(schema.target_column.classes) > 2:
             raise EstimatorError(
                 "Only binary classification is supported. One machine per class would spend the budget once per class: "
                 "use FederatedLogisticRegression, which learns all classes at once."

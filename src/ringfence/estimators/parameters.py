@@ -11,11 +11,13 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 from numpy.typing import ArrayLike
 
+from ringfence.errors import EstimatorError
 from ringfence.planning.request import HELD_OUT
 from ringfence.protocol import PersonRule, Schema
 from ringfence.silo.ledger.budget import Budget
@@ -27,6 +29,8 @@ if TYPE_CHECKING:  # scikit-learn ships no types, and with a base of no type a c
 
         def __getattr__(self, name: str) -> Any: ...
         def __sklearn_tags__(self) -> Any: ...
+        def __sklearn_clone__(self) -> Any: ...
+        def set_params(self, **parameters: Any) -> Any: ...
 
     class ClassifierMixin:
         """Adds `score`, as RegressorMixin does."""
@@ -58,7 +62,7 @@ class Parameters:
     epsilon: PerSilo = 1.0
     delta: PerSilo | None = None
     bounds: Interval | Mapping[str, Interval] | None = None
-    schema: Schema | None = None
+    schema: Schema | str | Path | None = None
     algorithm: str = "auto"
     max_rounds: int | None = None
     ridge: float = 0.0
@@ -83,10 +87,44 @@ def estimator_class(cls: Estimator) -> Estimator:
 
     Help then shows every parameter and attribute. What a base says above its first heading is not inherited.
     """
-    dataclass(kw_only=True, eq=False, repr=False)(cls)
+    refuse_seeds(dataclass(kw_only=True, eq=False, repr=False)(cls))
     texts = [base.__doc__ for base in reversed(cls.__mro__) if base.__module__.startswith("ringfence")]
     cls.__doc__ = joined_docstring([inspect.cleandoc(text) for text in texts if text])
     return cls
+
+
+def refuse_seeds(cls: Estimator) -> Estimator:
+    """Let an estimator's constructor say why it takes no `random_state`."""
+    constructor = cls.__init__  # type: ignore[misc]
+
+    @wraps(constructor)
+    def refusing(self: Any, *args: Any, **parameters: Any) -> None:
+        """Store the parameters, unless one of them is a seed."""
+        _require_no_seed(parameters)
+        constructor(self, *args, **parameters)
+
+    cls.__init__ = refusing  # type: ignore[misc]
+    return cls
+
+
+class Seedless(BaseEstimator):
+    """An estimator whose `set_params` says why there is no `random_state`."""
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters of the estimator, by name."""
+        _require_no_seed(parameters)
+        super().set_params(**parameters)
+        return self
+
+
+def _require_no_seed(parameters: Mapping[str, Any]) -> None:
+    """Refuse a `random_state` for an estimator."""
+    if "random_state" in parameters:
+        raise EstimatorError(
+            "There is no `random_state`: privacy rests on noise that nobody can repeat, and whoever knows a seed can "
+            "subtract the noise that it makes. Each fit draws its noise from the operating system, so two fits differ. "
+            "Remove the argument; to keep a fitted model, save it: model_.save(path)."
+        )
 
 
 def docstring_sections(text: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,10 +13,11 @@ from sklearn.utils.validation import validate_data
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators.fit_data import SOURCE, FitArguments, FitData, checked_persons, checked_weights, unused_name
-from ringfence.estimators.parameters import BaseEstimator, Parameters
+from ringfence.estimators.parameters import Parameters, Seedless
 from ringfence.protocol import Column, Numeric, Schema, explain
 from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.encoding import require_within
+from ringfence.protocol.schema.schema import load_columns, load_schema
 from ringfence.silo.records.reading import read_rows
 from ringfence.sources import frames
 from ringfence.sources.cells import ArrayCells, Cells, as_cells
@@ -34,9 +36,11 @@ _Columns: TypeAlias = tuple[Schema, dict[str, Cells], dict[str, Any]]
 """A schema, the columns of X, and the columns beside them."""
 
 
-class TableReader(Parameters, BaseEstimator, ABC):
+class TableReader(Parameters, Seedless, ABC):
     """The part of an estimator that reads tables, using public knowledge only."""
 
+    _schema: Schema | None
+    """The `schema` of the last `fit`."""
     _takes_several = False
     """Whether y may have several columns."""
 
@@ -68,13 +72,31 @@ class TableReader(Parameters, BaseEstimator, ABC):
         """Return the schema's field for the weights of the target's categories, if `class_weight` is given."""
         return {}
 
+    def _given_schema(self, given: FitArguments) -> Schema | None:
+        """Return an estimator's `schema`, read from its file if it is a path; None if there is none."""
+        if self.schema is None or isinstance(self.schema, Schema):
+            return self.schema
+        if not isinstance(self.schema, str | Path):
+            raise EstimatorError("`schema` must be a schema file's path, or a schema from `ringfence.load_schema`.")
+        named = [*getattr(given.X, "columns", ()), *_names_of(given.y)]
+        columns = load_columns(Path(self.schema), header=lambda: list(map(str, named)))
+        targets = [name for name in _names_of(given.y) if name in columns.used]
+        if not targets and len(lacking := [name for name in columns.used if name not in named]) == 1:
+            targets = lacking
+        if not targets:
+            raise EstimatorError(
+                f"{self.schema} does not say which of its columns y is: give y its column's name, as a pandas Series "
+                "has, or pass schema=ringfence.load_schema(path, target=NAME)."
+            )
+        return load_schema(Path(self.schema), targets, header=lambda: list(map(str, [*named, *targets])))
+
     def _fit_data(self, given: FitArguments) -> FitData:
         """Read the arguments of `fit`, by `bounds` or by a `schema`.
 
         A row is recognised in another fit by its cells in X, whatever the columns are called: the same people, another
         target.
         """
-        schema, X, beside = self._by_bounds(given) if self.schema is None else self._by_schema(self.schema, given)
+        schema, X, beside = self._by_bounds(given) if self._schema is None else self._by_schema(self._schema, given)
         count = len(next(iter(X.values())))
         weights = checked_weights(given.weights, count, self.sample_weight_bound)
         if weights is not None:
@@ -113,7 +135,7 @@ class TableReader(Parameters, BaseEstimator, ABC):
                 "read from private records leak them. It need not be tight."
             )
         y = given.y
-        named = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
+        named = _names_of(y)
         with hiding_values():
             X, y = validate_data(
                 self, given.X, y, dtype=np.float64, y_numeric=is_regressor(self), multi_output=self._takes_several
@@ -220,6 +242,11 @@ def interval_columns(parameter: str, table: str, bounds: Any, names: Sequence[st
     return {
         name: numeric_column(f"{parameter} of column '{name}'", pair) for name, pair in zip(names, pairs, strict=True)
     }
+
+
+def _names_of(y: Any) -> list[Any]:
+    """Return the names of y's columns, or of y itself; None for one that has none."""
+    return list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
 
 
 def _target_names(given: list[Any], count: int, taken: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,7 +14,9 @@ from ringfence.estimates.comparison import Choice
 from ringfence.estimates.metrics import EvaluationReport
 from ringfence.estimators.base import FederatedLinearModel
 from ringfence.estimators.fit_data import FitData
+from ringfence.estimators.parameters import Seedless, refuse_seeds
 from ringfence.federation.choosing import train_and_choose
+from ringfence.federation.progress import rounds_shown
 from ringfence.model.statement import Statement
 from ringfence.planning.search import CandidateRequest, grid, propose_search
 from ringfence.silo.ledger.budget import require_usual
@@ -28,7 +30,8 @@ def _best_has(name: str) -> Any:
     return available_if(lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), name))
 
 
-class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+@refuse_seeds
+class FederatedSearch(MetaEstimatorMixin, Seedless):  # type: ignore[misc]  # scikit-learn ships no types
     """Try combinations of settings for the price of one fit, and keep the one that predicts held-out records best.
 
     `predict` and the other methods are those of `best_estimator_`.
@@ -112,8 +115,9 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
                 require_usual(asked, size, word="unusual_budget=True")
         settings = f"{type(self).__name__} of {candidates!r} {best._settings()}"
         totals = best._charge(data, proposed.plans, cap, settings)
-        with best._silos(data, cap) as gated:
-            trained, choice = train_and_choose(proposed, gated)
+        rounds = sum(plan.rounds for plan in proposed.plans)
+        with best._silos(data, cap) as gated, rounds_shown(rounds) as count:
+            trained, choice = train_and_choose(proposed, gated, watch=lambda plan, outcome: count())
         self.choice_: Choice = choice
         self.best_index_ = choice.best
         self.best_params_ = candidates[self.best_index_]

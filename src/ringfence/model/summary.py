@@ -31,6 +31,11 @@ class Summary:
 
     HEADER = ("feature", "estimate", "standard error", "from", "to", "p-value")
 
+    @property
+    def positive(self) -> str | None:
+        """The class whose log odds the coefficients are of, the last of two; None if they are of a number."""
+        return next(reversed(self.statement.plan.data.target_column.classes), None)
+
     def rows(self) -> list[list[object]]:
         """Return the coefficients as rows of a printed table, below `HEADER`."""
         return [_summary_row(name, found) for name, found in self.coefficients.items()]
@@ -51,6 +56,7 @@ class Summary:
             "plan": self.statement.plan.digest(),
             "level": self.level,
             "by_silo": self.by_silo,
+            **({} if self.positive is None else {"positive": self.positive}),
             "coefficients": {
                 name: {
                     "estimate": found.estimate,
@@ -66,7 +72,8 @@ class Summary:
     def __str__(self) -> str:
         """Return the coefficients' summary as a printed table."""
         rows = ["\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in self.rows()]
-        return "\n".join([*rows, *filter(None, [self.remark])])
+        head = [] if self.positive is None else [f"log odds of '{self.positive}'"]
+        return "\n".join([*head, *rows, *filter(None, [self.remark])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the coefficients' summary in IPython and notebooks as `print` does."""
