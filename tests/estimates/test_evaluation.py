@@ -247,18 +247,15 @@ def test_where_noise_hides_large_errors_the_rmse_of_clipped_ones_stands_in_and_s
     rounds = asked_twice(plan, {"clinic": data}, 0.003)
     clip = float(Evaluation().read(plan, rounds[-1].argument).bin_edges["squared"][0])
     found = model_metrics(read_rounds(Evaluation(), plan, rounds))
+    shown = metrics.three_digits(clip)
     for name in ("RMSE", "MAE", "R²"):
         assert found.metric(name).value is None
-        assert found.metric(name + CLIPPED).value is not None
-        assert (
-            f"each error counts at most {metrics.three_digits(clip)}, and 0.0% to " in found.metric(name + CLIPPED).note
-        )
-    [unknown, stands_in] = [line for line in found.sentences() if line.startswith("RMSE")]
-    assert unknown.startswith(
-        f"RMSE is unknown: noise hides how large the errors beyond {metrics.three_digits(clip)} are"
-    )
-    assert "; guessing the mean" in stands_in
-    assert "guessing" not in unknown
+        assert found.metric(name + CLIPPED).low is not None
+        assert f"at most {shown}: noise hides how much larger 0.0% to " in found.metric(name + CLIPPED).note
+    assert "narrower bounds of the target, more records" in found.metric("RMSE").unknown
+    [line] = [line for line in found.sentences() if line.startswith("RMSE")]
+    assert line.startswith("RMSE of clipped errors 0.")
+    assert "; guessing the mean" in line
     assert found.score == found.metric("R²" + CLIPPED)
 
 

@@ -197,14 +197,13 @@ class ModelMetrics(Public):
         return scores[-1] if scores else unknown
 
     def sentences(self) -> list[str]:
-        """Return the metrics in words, each beside what guessing gives, if that is known."""
+        """Return the metrics in words, each beside what guessing gives, if that is known, or those that stand in."""
         guesses = {name: (what, m) for m in self.metrics for name, _, what in [m.name.partition(_GUESSING)] if what}
         lines, names = [], {metric.name for metric in self.metrics}
         for metric in self.metrics:
-            if _GUESSING in metric.name:
+            if _GUESSING in metric.name or metric.name + CLIPPED in names:
                 continue
-            stands_in = metric.name + CLIPPED not in names
-            what, guess = guesses.get(metric.name.removesuffix(CLIPPED) if stands_in else "", ("", metric))
+            what, guess = guesses.get(metric.name.removesuffix(CLIPPED), ("", metric))
             known = f"; guessing {what} gives {three_digits(guess.value)}" if what and guess.value is not None else ""
             lines.append(metric.sentence() + known)
         return lines

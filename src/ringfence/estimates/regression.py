@@ -141,8 +141,9 @@ def _clipped_errors(answers: EvaluationAnswers, clip: float) -> str:
     """Say what errors count at most, and how many are larger."""
     sizes = _error_sizes(answers)
     share = share_of_cells("", sizes.cells, sizes.beyond(clip))
-    larger = "" if share.low is None else f", and {share.low:.1%} to {share.high:.1%} are larger"
-    return f"each error counts at most {three_digits(answers.data.target_scaling[0] * clip)}{larger}"
+    shares = "some" if share.low is None else f"{share.low:.1%} to {share.high:.1%}"
+    shown = three_digits(answers.data.target_scaling[0] * clip)
+    return f"each error counts at most {shown}: noise hides how much larger {shares} of them are"
 
 
 def _in_target_units(name: str, mean: MeanEstimate, unit: float, power: int, most: float) -> Metric:

@@ -15,6 +15,7 @@ import numpy as np
 from ringfence.errors import DatasetError
 from ringfence.estimates.answers import AnsweredRound, NoisyAnswer, read_rounds
 from ringfence.estimates.evaluation import model_metrics, next_evaluation_request
+from ringfence.estimates.intervals import Interval
 from ringfence.estimates.metrics import Metric
 from ringfence.protocol import Evaluation, FloatArray, Plan, Schema, Squared
 from ringfence.protocol.arrays import TINY
@@ -26,7 +27,7 @@ from ringfence.research.experiments.league.tables import league_folder, load_tab
 from ringfence.research.experiments.looking_evaluation import SILOS, evaluation_plan, number_metrics
 from ringfence.research.markdown import table
 
-SIZES, EPSILONS, RUNS, POPULATION = (100, 300, 1000, 3000), (0.5, 1.0, 3.0), 300, 100_000
+SIZES, EPSILONS, RUNS, POPULATION = (100, 300, 1000, 3000), (0.5, 1.0, 3.0), 300, 20_000
 FIGURES = ("RMSE", "MAE", "R²", "RMSE of guessing the mean")
 WIDE = 5.0
 """How many times wider than tight ones wide bounds are."""
@@ -123,23 +124,24 @@ def answer(plan: Plan, asked: EvaluationArgument, predicted: FloatArray, targets
 
 @dataclass(frozen=True)
 class Reported:
-    """What one run reported for a figure: the metric, its value in the population, and whether it is the figure itself
-    rather than that of clipped errors or targets."""
+    """A figure's interval in one run, or its stand-in's, and the value in the population.
 
-    metric: Metric
+    A figure is `known` if it has a value, not only an interval, and nothing stands in for it.
+    """
+
+    interval: Interval
     truth: float
-    is_itself: bool
+    is_known: bool
 
     @property
     def half_width(self) -> float:
         """Half the interval's width, relative to the truth."""
-        return ((self.metric.high or 0.0) - (self.metric.low or 0.0)) / 2 / max(abs(self.truth), TINY)
+        return (self.interval.high - self.interval.low) / 2 / max(abs(self.truth), TINY)
 
     @property
     def is_covered(self) -> bool:
         """Whether the interval contains the population's value."""
-        low, high = self.metric.low, self.metric.high
-        return low is not None and high is not None and low <= self.truth <= high
+        return self.interval.low <= self.truth <= self.interval.high
 
 
 def evaluate(plan: Plan, population: Population, random: np.random.Generator) -> dict[str, Reported]:
@@ -157,8 +159,10 @@ def evaluate(plan: Plan, population: Population, random: np.random.Generator) ->
     found = {}
     for figure in FIGURES:
         for name in (figure, f"{figure} of clipped errors", f"{figure} of clipped targets"):
-            if name in metrics and metrics[name].value is not None:
-                found[figure] = Reported(metrics[name], known[name], name == figure)
+            own = metrics.get(name, Metric(name=name))
+            if own.low is not None and own.high is not None:
+                is_known = name == figure and own.value is not None
+                found[figure] = Reported(Interval(own.low, own.high), known[name], is_known)
     return found
 
 
@@ -209,8 +213,8 @@ def _row(own: Population, found: Mapping[tuple[float, int], Sequence[Mapping[str
         cells.append(f"{np.mean(every):.1%} ({min(often):.0%})" if often else "")
     for size in _SHOWN:
         runs = found.get((1.0, size), [])
-        itself = [one["RMSE"].is_itself for one in runs if "RMSE" in one]
-        cells.append(f"{sum(itself) / len(runs):.0%}" if runs else "")
+        known = [one["RMSE"].is_known for one in runs if "RMSE" in one]
+        cells.append(f"{sum(known) / len(runs):.0%}" if runs else "")
     widths = [one["RMSE"].half_width for one in found[1.0, 1000] if "RMSE" in one]
     return [*cells, f"{np.median(widths):.1%}"]
 

@@ -216,7 +216,7 @@ def clipped_metrics(loss: Loss, data: Data, bin_edges: BinEdges) -> dict[str, fl
 @dataclass(frozen=True)
 class Precision:
     """Of a figure in some runs: its root mean square error against the records' own, how often the interval covered
-    the population's, how wide it was on average, and how often it was too noisy to report."""
+    the population's, how wide it was on average, and how often it was too wide to report a value."""
 
     truth: float
     error: float
@@ -230,37 +230,26 @@ def measure(design: str, records: int, runs: int, seed: int = 0, population: int
     plan, random = plan_of(design, records), np.random.default_rng(seed)
     loss, draw = DESIGNS[design].loss, DESIGNS[design].draw
     everybody = draw(random, population)
-    seen: dict[str, list[tuple[float, float, float, float]]] = {}
+    seen: dict[str, list[tuple[float, float, float]]] = {}
     truths = exact_metrics(loss, everybody)
     for _ in range(runs):
         silos = {terms.name: draw(random, records) for terms in plan.silos}
         found, bin_edges = evaluate(plan, silos, random)
-        known = {metric.name: metric for metric in found.metrics}
+        reported = {metric.name: metric for metric in found.metrics}
         scores, targets = (np.concatenate(parts) for parts in zip(*silos.values(), strict=True))
         sample = scores, targets
         truths |= clipped_metrics(loss, everybody, bin_edges)
         for name, own in (exact_metrics(loss, sample) | clipped_metrics(loss, sample, bin_edges)).items():
-            metric = known.get(name, Metric(name=name))
-            if metric.value is None or metric.low is None or metric.high is None:
-                seen.setdefault(name, []).append((math.nan, math.nan, math.nan, 1.0))
-            else:
-                covered = metric.low <= truths[name] <= metric.high
-                seen.setdefault(name, []).append((metric.value - own, float(covered), metric.high - metric.low, 0.0))
+            metric, covered, width = reported.get(name, Metric(name=name)), math.nan, math.nan
+            if metric.low is not None and metric.high is not None:
+                covered, width = float(metric.low <= truths[name] <= metric.high), metric.high - metric.low
+            error = math.nan if metric.value is None else metric.value - own
+            seen.setdefault(name, []).append((error, covered, width))
     result = {}
     for name, rows in seen.items():
-        error, covered, width, unreported = np.array(rows).T
-        known = unreported == 0
-        if np.any(known):
-            rms = float(np.sqrt(np.mean(error[known] ** 2)))
-            result[name] = Precision(
-                truths[name],
-                rms,
-                float(np.mean(covered[known])),
-                float(np.mean(width[known])),
-                float(np.mean(unreported)),
-            )
-        else:
-            result[name] = Precision(truths[name], math.nan, math.nan, math.nan, 1.0)
+        error, covered, width = (values[~np.isnan(values)] for values in np.array(rows).T)
+        square, held, wide = (float(np.mean(own)) if len(own) else math.nan for own in (error**2, covered, width))
+        result[name] = Precision(truths[name], math.sqrt(square), held, wide, 1 - len(error) / runs)
     return result
 
 
@@ -273,7 +262,7 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
     for number, (design, records) in enumerate(wanted):
         runs, population = (3, 10_000) if quick else (RUNS, POPULATION)
         for name, found in measure(design, records, runs, number, population).items():
-            if found.unreported == 1.0 and name in (*_NUMBERS, *_CLIPPED_NUMBERS):
+            if math.isnan(found.covered) and name in (*_NUMBERS, *_CLIPPED_NUMBERS):
                 continue  # its stand-in has a line
             relative = found.error / abs(found.truth) if found.truth else math.nan
             numbers = f"{found.truth:.4f}", f"{found.error:.4f}", f"{relative:.1%}", f"{found.covered:.1%}"
@@ -300,10 +289,10 @@ _WORDS = (
     f"{DELTA:g} for each record and the whole evaluation, which takes {ROUNDS} rounds. Records and noise are fresh in "
     "each of {runs} runs. *Error* is the root mean square distance of a private figure from that of the same records; "
     f"*covered* is how often the 95 % interval contained the figure of the population ({POPULATION} records), *width* "
-    "its average width. Runs in which a figure is not reported are left out of these. Losses, and errors where the "
-    "figure says so, are clipped where the last round clipped them. How the budget is divided and where values are "
-    "clipped was chosen by looking at these designs, with up to 1,000 records; 3,000 came after.\n\nWith few "
-    "positives an AUC says little at this budget, however it is asked: with 5 %, a silo has 50, and replacing one "
+    "its average width, also where it was too wide to report a value with it (*not reported*). Losses, and errors "
+    "where the figure says so, are clipped where the last round clipped them. How the budget is divided and where "
+    "values are clipped was chosen by looking at these designs, with up to 1,000 records; 3,000 came after.\n\nWith "
+    "few positives an AUC says little at this budget, however it is asked: with 5 %, a silo has 50, and replacing one "
     "moves their mean rank by up to 1/50. Noise that hides this, with all of the budget spent on that one number, "
     f"leaves an error of {RARE_AUC:.3f} in the mean of {SILOS} silos.\n\nAn average precision's interval comes from "
     "bands that hold at all thresholds at once, and an expected calibration error's adds up the errors of all bins: "
