@@ -141,7 +141,14 @@ def test_many_fits_are_refused_by_one_message_of_ours_before_anything_is_charged
             warnings.simplefilter("error")  # FitFailedWarning
             with pytest.raises(ApprovalError, match=rf"^{tool} would fit the same records several times") as refused:
                 TOOLS[tool](model)
-        for remedy in ("Nothing was charged", "FederatedSearch", "`evaluation_`", "cap=", "error_score='raise'"):
+        for remedy in (
+            "Nothing was charged",
+            "FederatedSearch",
+            "`evaluation_`",
+            "cap=",
+            "error_score='raise'",
+            "n_jobs=1",
+        ):
             assert remedy in str(refused.value)
     assert total(classifier(ridge=0.2).fit(X, Y)) == pytest.approx(together(1), rel=1e-3), "nothing was remembered"
 
@@ -151,6 +158,9 @@ def test_many_fits_need_a_cap_even_where_errors_are_raised_and_run_within_one() 
         cross_val_predict(classifier(), X, Y, cv=KFold(3))
     with pytest.raises(ApprovalError, match="cross_val_score would fit"):
         cross_val_score(classifier(), X, Y, cv=KFold(3), error_score="raise")
+    for tool in ("cross_validate", "GridSearchCV"):
+        with pytest.raises(ApprovalError, match=r"whose fits the cap counts \(n_jobs=1\)"):
+            TOOLS[tool](classifier(cap=(9.0, DELTA)), error_score="raise", n_jobs=2)
     scores = TOOLS["cross_val_score"](classifier(cap=(9.0, DELTA)), error_score="raise")
     assert scores.shape == (3,)
     with pytest.raises(ApprovalError, match=r"^With this fit, all fits of this process .* more than the cap"):

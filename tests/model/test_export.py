@@ -144,6 +144,20 @@ def test_a_scikit_learn_estimator_predicts_as_the_model_does(loss: str, target: 
         assert linear.to_scikit_learn(classes=[0, 1]).classes_.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(("loss", "target"), [("logistic", "ill"), ("softmax", "kind")])
+def test_labels_in_another_order_are_sorted_for_scikit_learn_and_predicted_alike(loss: str, target: str) -> None:
+    trained = model(loss, target)
+    linear = trained.linear()
+    labels = dict(zip(linear.classes, range(len(linear.classes), 0, -1), strict=True))
+    estimator = linear.to_scikit_learn(classes=list(labels.values()))
+    matrix = pd.DataFrame(linear.matrix(table()), columns=FEATURES)
+    assert estimator.classes_.tolist() == sorted(labels.values())
+    assert estimator.predict(matrix).tolist() == [labels[str(label)] for label in trained.predict(table())]
+    assert estimator.classes_[estimator.predict_proba(matrix).argmax(axis=1)].tolist() == [
+        labels[str(label)] for label in trained.predict(table())
+    ]
+
+
 def run_onnx(graph: bytes, matrix: FloatArray, **inputs: FloatArray) -> dict[str, Any]:
     """What onnxruntime makes of a graph."""
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])

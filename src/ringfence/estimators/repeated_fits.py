@@ -10,21 +10,27 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from joblib import effective_n_jobs  # type: ignore[import-untyped]  # joblib ships no types
+
 from ringfence.errors import ApprovalError
 
 _TOOLS = {"sklearn.model_selection._validation", "sklearn.model_selection._search"}
 
 
 def require_cap_for_repeated_fits(cap: Any) -> None:
-    """Refuse to be cloned for many fits on the same records, unless a cap limits them and a refused fit ends them."""
+    """Refuse to be cloned for many fits on the same records, unless a cap limits all of them and its refusal ends them.
+
+    A process counts its own fits, so those of other processes would escape the cap.
+    """
     tools = list(_tools_around())
-    if tools and (cap is None or any(_swallows_errors(frame) for frame in tools)):
+    if tools and (cap is None or any(_swallows_errors(frame) or _uses_processes(frame) for frame in tools)):
         raise ApprovalError(
             f"{_name(tools[-1])} would fit the same records several times, and they pay epsilon for each fit. Nothing "
             "was charged. One `fit` measures the model on held-out rows: see `evaluation_` and `score_`. To compare "
             "settings for the price of one fit, use ringfence.estimators.FederatedSearch. To let the records pay for "
-            "every fit, limit what all fits may cost together, with cap=(epsilon, delta), and pass "
-            "error_score='raise' to scikit-learn, so that the first refused fit ends the others."
+            "every fit, limit what all fits may cost together, with cap=(epsilon, delta). Let scikit-learn stay in "
+            "this process, whose fits the cap counts (n_jobs=1), and end at the first refused fit "
+            "(error_score='raise')."
         )
 
 
@@ -39,9 +45,19 @@ def _tools_around() -> Iterator[FrameType]:
 
 def _swallows_errors(frame: FrameType) -> bool:
     """Return whether one of scikit-learn's tools goes on after a fit that raises; those without a choice do not."""
-    inside = frame.f_locals
-    found: object = inside.get("error_score", getattr(inside.get("self"), "error_score", "raise"))
+    found = _argument(frame, "error_score", "raise")
     return not (isinstance(found, str) and found == "raise")
+
+
+def _uses_processes(frame: FrameType) -> bool:
+    """Return whether one of scikit-learn's tools spreads its fits over several jobs."""
+    jobs: int = effective_n_jobs(_argument(frame, "n_jobs", None))
+    return jobs > 1
+
+
+def _argument(frame: FrameType, name: str, default: Any) -> Any:
+    """Return an argument of a function of scikit-learn, or of the object whose method it is."""
+    return frame.f_locals.get(name, getattr(frame.f_locals.get("self"), name, default))
 
 
 def _name(frame: FrameType) -> str:

@@ -99,7 +99,7 @@ class LinearFunction:
         """Return the fitted model of scikit-learn with these coefficients, of the kind that the loss names.
 
         It predicts on the matrix, and names its columns. `classes` are the labels that it uses, in the order of the
-        target's categories, if not these themselves.
+        target's categories, if not these themselves; scikit-learn sorts them.
         """
         from sklearn import linear_model, svm
 
@@ -111,7 +111,12 @@ class LinearFunction:
         estimator = estimator()
         estimator.coef_, estimator.intercept_ = self.coefficients.copy(), self.intercepts.copy()
         if self.classes:
-            estimator.classes_ = np.asarray(self.classes if classes is None else classes)
+            labels = np.asarray(self.classes if classes is None else classes)
+            estimator.classes_, places = np.unique(labels, return_index=True)
+            if len(self.coefficients) == len(places):
+                estimator.coef_, estimator.intercept_ = self.coefficients[places], self.intercepts[places]
+            elif places[0] == 1:  # scores are positive for the second class
+                estimator.coef_, estimator.intercept_ = -self.coefficients, -self.intercepts
         elif self.schema.more_targets is None:
             estimator.coef_, estimator.intercept_ = self.coefficients[0].copy(), float(self.intercepts[0])
         if self.loss.link == "log":
