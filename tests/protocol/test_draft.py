@@ -110,7 +110,7 @@ def test_cells_of_no_common_code_do_not_change_the_type_and_are_not_copied(cells
     [own] = drafted_columns({"column": [*cells, *codes, SECRET, f"<{SECRET}"]}).values()
     assert own.fields["type"] == kind
     assert own.fields["missing_tokens"] == codes[:1]
-    assert "2 of 204 cells hold no" in own.remark
+    assert "2 of 204 cells do not fit" in own.remark
     assert SECRET not in draft_schema({"column": own}) + own.remark
 
 
@@ -151,8 +151,8 @@ def test_columns_called_like_case_numbers_are_identifiers_in_german_too() -> Non
     assert [drafted(AGES, name)["type"] for name in ("Fallnr", "Patienten-ID", "PatNr")] == ["identifier"] * 3
 
 
-def test_words_that_are_mostly_distinct_are_identifiers_and_dates_are_not() -> None:
-    assert drafted([f"F{row}x" for row in range(100)] + ["F1x", "F2x"])["type"] == "identifier"
+def test_words_that_are_mostly_distinct_are_ignored_and_dates_are_not() -> None:
+    assert drafted([f"F{row}x" for row in range(100)] + ["F1x", "F2x"])["type"] == "ignore"
     assert drafted([f"F{row % 9}x" for row in range(100)])["type"] == "categorical"
     assert drafted([f"{1960 + row}-05-01" for row in range(40)])["type"] == "date"
 

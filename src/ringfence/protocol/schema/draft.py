@@ -5,17 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringfence.protocol.schema.codes import TOKENS, cells_hold, number_texts, outlying, token_line, token_texts
+from ringfence.protocol.schema.codes import TOKENS, cells_hold, number_texts, token_line, token_texts
 from ringfence.protocol.schema.columns import TYPES
-from ringfence.protocol.schema.columns.base import UNFILLED, ReadColumn, may_identify_persons
-from ringfence.protocol.schema.columns.date import Date
-from ringfence.protocol.schema.columns.numeric import Numeric, Scaled
+from ringfence.protocol.schema.columns.base import ReadColumn, may_identify_persons
 from ringfence.sources.cells import Cells, Table, as_cells
 from ringfence.storage.toml_files import toml_text
 
 NOTHING = "no cell holds a value"
-VARIED = "mostly distinct texts: names, identifiers or notes"
-TEXT = 'free text; type = "text" makes features of its words, which need a larger budget'
 CODES = "Common codes for a missing value. Keep those of the code book, and add a public `missing` or indicator = true."
 """Comments in a draft."""
 
@@ -60,22 +56,20 @@ def _drafted(name: str, cells: Cells) -> DraftedColumn:
     if not len(found):
         return DraftedColumn({"type": "ignore"}, NOTHING, f"{NOTHING}; the draft ignores it.")
     kind, fields = _first_type(found, name)
-    codes = number_texts(found) if kind in ("categorical", "text") else _outlying(found, kind, fields)
+    column = TYPES[kind]
+    codes = number_texts(found) if column.holds_texts else column.drafted_codes(found, fields)
     if codes and len(rest := _without(found, codes)):
-        coded = _first_type(rest, name)
-        if coded[0] in _EXACT:
-            return _with_tokens(cells, *coded, [*words, *codes])
-    if kind in _EXACT:
+        narrower = _first_type(rest, name)
+        if not TYPES[narrower[0]].holds_words:
+            return _with_tokens(cells, *narrower, [*words, *codes])
+    if not column.holds_words:
         return _with_tokens(cells, kind, fields, words)
-    if kind not in ("categorical", "text"):
-        return DraftedColumn({"type": kind, **fields})
-    return _mostly(cells, found, words, name) or _of_texts(
-        filled, *(_first_type(filled, name) if words else (kind, fields))
-    )
-
-
-_EXACT = ("boolean", "numeric", "date")
-"""Types whose cells are never words for a missing value."""
+    if column.holds_texts and (mostly := _mostly(cells, found, words, name)) is not None:
+        return mostly
+    kind, fields = _first_type(filled, name) if words else (kind, fields)
+    if off := TYPES[kind].off:
+        return DraftedColumn({"type": "ignore"}, off, f"{off.partition(';')[0]}; the draft ignores it.")
+    return DraftedColumn({"type": kind, **fields})
 
 
 def _without(cells: Cells, texts: Sequence[str]) -> Cells:
@@ -87,16 +81,6 @@ def _first_type(cells: Cells, name: str) -> tuple[str, dict[str, Any]]:
     """Return the first type that accepts all cells, and its fields."""
     found = ((kind, column.drafted(cells, name)) for kind, column in TYPES.items())
     return next((kind, fields) for kind, fields in found if fields is not None)
-
-
-def _outlying(cells: Cells, kind: str, fields: Mapping[str, Any]) -> list[str]:
-    """Return the common codes that lie far from the other numbers or dates of a column, as texts."""
-    if kind not in ("numeric", "date") or fields.get("format") == UNFILLED:
-        return []
-    column: Scaled = Numeric(lower=0, upper=1)
-    if kind == "date":
-        column = Date(lower="0001-01-01", upper="9999-12-31", format=fields.get("format"))
-    return column.code_texts(cells, outlying(column.values(cells), column.common_codes))
 
 
 def _with_tokens(cells: Cells, kind: str, fields: dict[str, Any], codes: Sequence[str]) -> DraftedColumn:
@@ -111,32 +95,22 @@ def _with_tokens(cells: Cells, kind: str, fields: dict[str, Any], codes: Sequenc
 
 
 def _mostly(cells: Cells, found: Cells, words: Sequence[str], name: str) -> DraftedColumn | None:
-    """Return a column of numbers or dates in which a few cells are neither; None if it is no such column."""
-    for kind in ("numeric", "date"):
-        mask = TYPES[kind].readable(found)
+    """Return a column of a type that most cells fit, such as numbers; None if there is no such type."""
+    for kind, column in TYPES.items():
+        mask = column.readable(found)
         read, others = found.take(mask), found.take(~mask)
-        values, odd = _distinct(read), _distinct(others)
-        fields = TYPES[kind].drafted(read, name) if values >= 10 else None
-        if fields is None or (len(read) < 9 * len(others) and values < 10 * odd):
+        values = _distinct(read)
+        fields = column.drafted(read, name) if values >= 10 else None
+        if fields is None or (len(read) < 9 * len(others) and values < 10 * _distinct(others)):
             continue
-        column = _with_tokens(cells, kind, fields, [*words, *_outlying(read, kind, fields)])
+        made = _with_tokens(cells, kind, fields, [*words, *column.drafted_codes(read, fields)])
         remark = (
-            f"{len(others)} of {len(found)} cells hold no {'number' if kind == 'numeric' else 'date'}. The draft has "
-            f'type = "{kind}" all the same, and `ringfence schema check` names the rows: list codes for a missing '
-            "value in `missing_tokens`, and correct other cells."
+            f'{len(others)} of {len(found)} cells do not fit type = "{kind}", which the draft has all the same. '
+            "`ringfence schema check` names their rows: list codes for a missing value in `missing_tokens`, and "
+            "correct other cells."
         )
-        return column._replace(remark=f"{column.remark} {remark}".strip())
+        return made._replace(remark=f"{made.remark} {remark}".strip())
     return None
-
-
-def _of_texts(cells: Cells, kind: str, fields: dict[str, Any]) -> DraftedColumn:
-    """Return a drafted column of categories; if its texts are free or mostly distinct, one that is no feature."""
-    if kind == "text":
-        return DraftedColumn({"type": "ignore"}, TEXT, "free text, which the draft ignores.")
-    if kind == "categorical" and _distinct(cells) >= 20 and 2 * _distinct(cells) > len(cells):
-        words = not any(map(str.isspace, "".join(cells.coded()[1])))
-        return DraftedColumn({"type": "identifier" if words else "ignore"}, VARIED, f"{VARIED}; never a feature.")
-    return DraftedColumn({"type": kind, **fields})
 
 
 def _distinct(cells: Cells) -> int:
@@ -158,7 +132,7 @@ def repeating_identifiers(table: Table) -> list[str]:
             return values < count <= 100 * values
         if values < 20 or not values < count <= 4 * values:
             return False
-        is_text = not any(TYPES[kind].readable(cells).any() for kind in ("numeric", "date"))
+        is_text = not any(column.readable(cells).any() for column in TYPES.values())
         return is_text and TYPES["text"].drafted(cells, name) is None
 
     return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]

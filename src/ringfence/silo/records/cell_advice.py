@@ -15,13 +15,13 @@ from ringfence.protocol.schema.codes import (
     token_texts,
 )
 from ringfence.protocol.schema.columns.base import ReadColumn
-from ringfence.protocol.schema.columns.categorical import Categorical, OneOf
+from ringfence.protocol.schema.columns.categorical import OneOf
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.sources.cells import Cells
 
 
 class Advice(NamedTuple):
-    """Advice on a column: what its cells hold, and the codes for a missing value or synonyms that the schema lacks."""
+    """Advice on a column: what its cells hold, and codes for a missing value or synonyms to write."""
 
     name: str
     column: ReadColumn
@@ -51,7 +51,7 @@ def advice_on(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> It
     if texts:
         shown = " or ".join(f"'{text}'" for text in texts)
         yield Advice(name, column, f"{cells_hold(cells.among(texts))} {shown}, probably for a missing value", texts)
-    if isinstance(column, Categorical) and (synonyms := _other_capitals(column, unread)):
+    if isinstance(column, OneOf) and (synonyms := column.mended_synonyms(unread)):
         mask = unread.among([spelling for own in synonyms.values() for spelling in own])
         yield Advice(name, column, f"{cells_hold(mask)} a category in other capitals", synonyms=synonyms)
     if isinstance(column, Scaled) and not has_role:
@@ -64,26 +64,13 @@ def advice_on(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> It
             yield Advice(name, column, f"{what}{above} above `upper`)")
 
 
-def _other_capitals(column: Categorical, cells: Cells) -> dict[str, list[str]]:
-    """Return the usual spellings of categories in other capitals that cells have."""
-    texts = set(cells.coded()[1])
-    found: dict[str, list[str]] = {}
-    for category in column.categories:
-        usual = {category.lower(), category.upper(), category.capitalize(), category.title()}
-        if spellings := sorted(texts & usual):
-            found[category] = spellings
-            texts -= usual
-    return found
-
-
 def sentences(tables: Sequence[Sequence[Advice]]) -> list[list[str]]:
     """Return the advice on each table as sentences; a line to write for a column is one for all tables."""
     codes: dict[str, dict[str, None]] = {}
     synonyms: dict[str, dict[str, dict[str, None]]] = {}
     for name, column, _, tokens, spellings in (each for table in tables for each in table):
         codes.setdefault(name, dict.fromkeys(column.missing_tokens or ())).update(dict.fromkeys(tokens))
-        known = column.synonyms if isinstance(column, Categorical) and column.synonyms else {}
-        listed = synonyms.setdefault(name, {category: dict.fromkeys(own) for category, own in known.items()})
+        listed = synonyms.setdefault(name, {})
         for category, own in spellings.items():
             listed.setdefault(category, {}).update(dict.fromkeys(own))
 

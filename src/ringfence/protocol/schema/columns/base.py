@@ -111,6 +111,12 @@ class BaseColumn(Public):
     """Whether it is one number, between bounds."""
     open_fields: ClassVar[Mapping[str, str]] = {}
     """The required fields, and what to write there."""
+    holds_words: ClassVar[bool] = True
+    """Whether a word such as "unknown" may be a value of it."""
+    holds_texts: ClassVar[bool] = False
+    """Whether a draft gives any texts this type, so that a few cells may hide a narrower one."""
+    off: ClassVar[str] = ""
+    """Why a draft ignores a column of this type, if it does."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -131,6 +137,11 @@ class BaseColumn(Public):
     def readable(cls, cells: Cells) -> NDArray[np.bool_]:
         """Return the mask of cells that a draft of this type can read; none, if it reads all or no cells."""
         return np.zeros(len(cells), dtype=bool)
+
+    @classmethod
+    def drafted_codes(cls, cells: Cells, fields: Mapping[str, Any]) -> list[str]:
+        """Return the common codes for a missing value that lie far from all other cells of a drafted column."""
+        return []
 
     @classmethod
     def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -274,7 +285,15 @@ def may_identify_persons(column: str) -> bool:
 class Ignored(BaseColumn):
     """A column that the model does not use: its cells are never read."""
 
+    holds_texts: ClassVar[bool] = True
+    off: ClassVar[str] = "mostly distinct texts: names, identifiers or notes"
+
     type: Literal["ignore"] = "ignore"
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Accept any column to be ignored: this type is tried last."""
+        return {}
 
 
 class Identifier(BaseColumn):

@@ -56,6 +56,10 @@ class OneOf(ReadColumn):
         """Return the place of the class that a cell's text means, and −1 if it means none."""
         raise NotImplementedError
 
+    def mended_synonyms(self, cells: Cells) -> dict[str, list[str]]:
+        """Return the synonyms that a column of categories lacks for these cells, with those that it has, if any."""
+        return {}
+
     @property
     def constant(self) -> float:
         """The sum of one-hot features, `scale`; 0 for ordered categories, which are one feature."""
@@ -143,6 +147,7 @@ class Categorical(OneOf):
         "this category is not in the schema's public list; correct the cell, or give the column `synonyms` or `other`"
     )
     open_fields: ClassVar[Mapping[str, str]] = {"categories": "every value that may occur"}
+    holds_texts: ClassVar[bool] = True
 
     type: Literal["categorical"] = "categorical"
     categories: tuple[Cell, ...] = Field(min_length=2, max_length=10_000)
@@ -196,8 +201,20 @@ class Categorical(OneOf):
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept any column as categorical: this type is tried last but one."""
-        return {"categories": [UNFILLED]}
+        """Accept any column as categorical, unless it has 20 texts or more, and most are distinct."""
+        count, values = len(cells), len(np.unique(cells.coded()[0]))
+        return None if values >= 20 and 2 * values > count else {"categories": [UNFILLED]}
+
+    def mended_synonyms(self, cells: Cells) -> dict[str, list[str]]:
+        """Return the synonyms with the usual spellings of categories, in other capitals, that cells have."""
+        texts = set(cells.coded()[1])
+        found: dict[str, list[str]] = {}
+        for category in self.categories:
+            usual = {category.lower(), category.upper(), category.capitalize(), category.title()}
+            if spellings := sorted(texts & usual):
+                found[category] = [*(self.synonyms or {}).get(category, ()), *spellings]
+                texts -= usual
+        return {**{category: list(own) for category, own in (self.synonyms or {}).items()}, **found} if found else {}
 
 
 _SPELLINGS = {
@@ -219,6 +236,7 @@ class Boolean(OneOf):
     classes: ClassVar[tuple[str, ...]] = ("no", "yes")
     names: ClassVar[tuple[str, ...]] = ()  # none that the schema's author chose
     is_ordered: ClassVar[bool] = True
+    holds_words: ClassVar[bool] = False
 
     type: Literal["boolean"] = "boolean"
     missing: bool | None = None

@@ -3,7 +3,7 @@
 import datetime
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema.codes import DATES
+from ringfence.protocol.schema.codes import DATES, outlying
 from ringfence.protocol.schema.columns.base import UNFILLED
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.sources.cells import Cells
@@ -150,6 +150,14 @@ class Date(Scaled):
             return np.zeros(len(cells), dtype=bool)
         fits = [np.array([_is_date(text, form) for text in distinct])[codes] for form in _USUAL]
         return max(fits, key=np.count_nonzero)
+
+    @classmethod
+    def drafted_codes(cls, cells: Cells, fields: Mapping[str, Any]) -> list[str]:
+        """Return the dates for a missing value that lie far from all other dates."""
+        if fields.get("format") == UNFILLED:
+            return []
+        column = cls(lower="0001-01-01", upper="9999-12-31", format=fields.get("format"))
+        return column.code_texts(cells, outlying(column.values(cells), column.common_codes))
 
 
 def _is_date(text: str, format: str | None) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, without_negligible
-from ringfence.protocol.schema.codes import NUMBERS, code_text
+from ringfence.protocol.schema.codes import NUMBERS, code_text, outlying
 from ringfence.protocol.schema.columns.base import UNFILLED, UNKNOWN, Beyond, Problem, ReadColumn, Reading, unfilled
 from ringfence.sources.cells import Cells
 
@@ -19,6 +19,7 @@ class Scaled(ReadColumn):
     """A number in an interval, scaled so that `offset` becomes 0 and `unit` the distance 1."""
 
     is_number: ClassVar[bool] = True
+    holds_words: ClassVar[bool] = False
     open_fields: ClassVar[Mapping[str, str]] = {
         "lower": "the smallest publicly possible value",
         "upper": "the largest publicly possible value",
@@ -202,6 +203,11 @@ class Numeric(Scaled):
     def readable(cls, cells: Cells) -> NDArray[np.bool_]:
         """Return the mask of cells that are finite numbers."""
         return np.isfinite(cells.numbers())
+
+    @classmethod
+    def drafted_codes(cls, cells: Cells, fields: Mapping[str, Any]) -> list[str]:
+        """Return the common codes for a missing value that lie far from all other numbers."""
+        return [code_text(code) for code in outlying(cells.numbers())]
 
     @classmethod
     def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

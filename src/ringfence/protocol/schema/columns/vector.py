@@ -97,6 +97,8 @@ class Text(_OfNorm):
     """
 
     may_be_empty: ClassVar[bool] = True
+    holds_texts: ClassVar[bool] = True
+    off: ClassVar[str] = 'free text; type = "text" makes features of its words, which need a larger budget'
 
     type: Literal["text"] = "text"
     words: int = Field(default=256, ge=2, le=2**20)
