@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 from scipy.stats import chi2
 
 from ringfence.estimates import metrics
-from ringfence.estimates.answers import AnsweredRound, CellShares, NoisyAnswer, read_rounds
+from ringfence.estimates.answers import AnsweredRound, CellShares, NoisyAnswer, largest_score, read_rounds
 from ringfence.estimates.classification import ScoreShares, average_precision
 from ringfence.estimates.evaluation import evaluation_report, model_metrics, next_evaluation_request
 from ringfence.estimates.intervals import Z, ratio_interval
 from ringfence.estimates.metrics import CLIPPED, EvaluationReport, ModelMetrics
-from ringfence.protocol import Evaluation, Hinge, Pinball, Plan, pack
+from ringfence.protocol import Evaluation, Hinge, Pinball, Plan, Squared, pack, parse_schema
 from ringfence.research.experiments.looking_evaluation import (
     DESIGNS,
     REACH,
@@ -24,7 +25,7 @@ from ringfence.research.experiments.looking_evaluation import (
     plan_of,
 )
 from ringfence.silo.queries import compute
-from ringfence.silo.records.records import Records
+from ringfence.silo.records.records import Records, load_records
 
 QUIET = 1e-9
 """Noise that hides nothing."""
@@ -240,6 +241,22 @@ def test_errors_up_to_the_largest_that_the_bounds_allow_count_where_noise_allows
     assert found.metric("RMSE").value == pytest.approx(float(np.sqrt(np.mean(errors**2))), rel=1e-5)
     assert found.metric("MAE").value == pytest.approx(float(np.mean(errors)), rel=1e-5)
     assert not [metric.name for metric in found.metrics if metric.name.endswith(CLIPPED)]
+
+
+@pytest.mark.parametrize("radius", [None, 1.5])
+def test_no_record_scores_above_the_bound_that_errors_are_counted_up_to(tmp_path: Path, radius: float | None) -> None:
+    columns = {
+        "age": {"type": "numeric", "lower": 0, "upper": 100},
+        "ward": {"type": "categorical", "categories": ["a", "b", "c"]},
+        "cost": {"type": "numeric", "lower": 0, "upper": 9},
+    }
+    data = parse_schema({"columns": columns, "intercept": 0.7, "radius": radius}, target="cost")
+    table = tmp_path / "clinic.csv"
+    table.write_text("age,ward,cost\n" + "".join(f"{age},{ward},1\n" for age in (-5, 0, 40, 100) for ward in "abc"))
+    features, random = load_records(table, data).features, np.random.default_rng(0)
+    for weights in random.normal(size=(100, data.width)):
+        most, largest = float(np.abs(features @ weights).max()), largest_score(data, Squared(), weights)
+        assert most <= largest <= data.feature_norm * np.linalg.norm(weights) * (1 + 1e-12)
 
 
 def test_where_noise_hides_large_errors_the_rmse_of_clipped_ones_stands_in_and_says_so() -> None:

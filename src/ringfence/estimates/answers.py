@@ -94,10 +94,19 @@ class EvaluationAnswers:
         return BlockMeans(values, float(precision.sum() ** -0.5), every[-1].bin_edges)
 
 
-def largest_score(facts: Facts, weights: FloatArray) -> float:
-    """Return the largest absolute score, offset included, that a model can give a record within the public bounds."""
-    middle, reach = facts.data.offset_range
-    return max(facts.data.feature_norm * float(np.linalg.norm(weights)), _SMALLEST) + abs(middle) + reach
+def largest_score(data: Schema, loss: Loss, weights: FloatArray) -> float:
+    """Return the largest absolute score, offset included, that a model can give a record within the public bounds.
+
+    Each block of features adds at most its largest norm times that of its weights; all together, their radius times
+    the norm of all weights.
+    """
+    middle, reach = data.offset_range
+    matrix, bounds = loss.matrix(weights, data.width), [block.bound for block in data.blocks]
+    *parts, constant = np.split(matrix, np.cumsum([block.width for block in data.blocks]))
+    apart = np.sum([bound * np.linalg.norm(part, axis=0) for bound, part in zip(bounds, parts, strict=True)], axis=0)
+    together = (data.radius or data.blocks.bound) * np.linalg.norm(matrix[: len(matrix) - len(constant)], axis=0)
+    scores = np.minimum(apart, together) + data.intercept * np.abs(constant).sum(axis=0)
+    return max(float(scores.max()), _SMALLEST) + abs(middle) + reach
 
 
 def read_rounds(
@@ -111,7 +120,7 @@ def read_rounds(
         answer = pooled_answer(one.answers) if silo is None else one.answers[silo]
         asked = query.read(facts, one.argument)
         scale, records = query.scale(facts, asked), answer.records
-        largest = largest_score(facts, asked.weights)
+        largest = largest_score(facts.data, facts.loss, asked.weights)
         every.append(
             {
                 name: BlockMeans(answer.vector[part] / scale[name], answer.sigma / scale[name], asked.bin_edges[name])

@@ -142,7 +142,7 @@ def next_evaluation_request(
             one.name: sigma * math.sqrt(one.squared_diameter / shares[one.name]) for one in blocks if shares[one.name]
         }
         known = replace(read_rounds(query, facts, rounds), next_noise=noise)
-    bin_edges = kind.bin_edges(facts.data, facts.loss, largest_score(facts, weights), known)
+    bin_edges = kind.bin_edges(facts.data, facts.loss, largest_score(facts.data, facts.loss, weights), known)
     bin_edges["paired"] = bin_edges["loss"] / 4  # models that are compared mostly differ by less
     edges = {block.name: bin_edges.get(block.name, np.zeros(0)) for block in blocks}
     return EvaluationArgument(weights, against, edges, shares)

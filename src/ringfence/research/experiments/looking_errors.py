@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.errors import DatasetError
-from ringfence.estimates.answers import AnsweredRound, NoisyAnswer, read_rounds
+from ringfence.estimates.answers import AnsweredRound, NoisyAnswer, largest_score, read_rounds
 from ringfence.estimates.evaluation import model_metrics, next_evaluation_request
 from ringfence.estimates.intervals import Interval
 from ringfence.estimates.metrics import Metric
@@ -78,11 +78,9 @@ def made_up(law: str, random: np.random.Generator, count: int = POPULATION) -> P
 def _fitted(features: FloatArray, targets: FloatArray, schema: Schema) -> Population:
     """Return the predictions of ridge regression for a table's own records."""
     moments = features.T @ features / len(features) + 1e-3 * np.eye(features.shape[1])
-    weights = np.linalg.solve(moments, features.T @ targets / len(features))
-    bound = schema.target_bound
-    return Population(
-        features @ weights / bound, targets / bound, schema.feature_norm * float(np.linalg.norm(weights)) / bound
-    )
+    weights: FloatArray = np.asarray(np.linalg.solve(moments, features.T @ targets / len(features)), dtype=np.float64)
+    bound, largest = schema.target_bound, largest_score(schema, Squared(), weights)
+    return Population(features @ weights / bound, targets / bound, largest / bound)
 
 
 def tables(data_dir: Path | None = None) -> dict[str, Population]:
