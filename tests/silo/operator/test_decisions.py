@@ -33,7 +33,7 @@ def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
     press(visit, "Tab", until="Approve")
     visit.page.keyboard.press("Enter")
     visit.page.get_by_role("status").wait_for()
-    assert "and reserved epsilon" in visit.page.get_by_role("status").inner_text()
+    assert "for each record" in visit.page.get_by_role("status").inner_text()
     assert state(silo_folder, plan) == "running"
     press(visit, "Tab", until="Stop everything now")
     visit.page.keyboard.press("Enter")

@@ -206,9 +206,8 @@ class OperatorPage:
         """Approve a pending plan, from the operator's page."""
         plan = self._waiting(form).plans[form["plan"]]
         made = decisions.approve_plan(self._folder, plan, note=form.get("note", "").strip())
-        return self._home(
-            form, notice=f"Approved plan {form['plan'][:12]} and reserved epsilon {made.own[0].epsilon:.4g} for it."
-        )
+        cost = f"epsilon {made.own[0].epsilon:.4g} at delta {made.own[0].delta:.2g} for each {plan.unit}"
+        return self._home(form, notice=f"Approved plan {form['plan'][:12]}: {cost}.")
 
     def _refuse(self, form: Form) -> Html:
         """Refuse a pending plan, from the operator's page."""
