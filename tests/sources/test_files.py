@@ -300,4 +300,4 @@ def test_objects_in_numpy_files_are_not_run_and_numbers_that_are_no_characters_a
 def test_without_the_extra_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow.parquet.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     without_pyarrow(monkeypatch)
-    assert "pip install 'ringfence[data]'" in refusal(tmp_path / "a.parquet", schema(x=NUMBER))
+    assert 'pip install "ringfence[data]"' in refusal(tmp_path / "a.parquet", schema(x=NUMBER))

@@ -5,6 +5,7 @@ looks the same with each of them.
 """
 
 import difflib
+import inspect
 import re
 import textwrap
 from collections.abc import Iterable
@@ -83,6 +84,9 @@ class _Sections:
             for section in SECTIONS:
                 _write(formatter, f"{section} options", options.get(section, []))
 
+    def format_arguments(self, ctx: Any, formatter: Any) -> None:
+        """Leave out the section of click 8.5: `format_options` has written the arguments."""
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples to the help page, one per line, as a shell reads them."""
         examples = (self.help or "").partition(_EXAMPLES)[2]
@@ -118,6 +122,15 @@ class _Sections:
 
 class Command(_Sections, typer.core.TyperCommand):
     """A command whose help has sections and examples."""
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        """Make a command; give arguments back the help that typer before 0.26 loses to click 8.5."""
+        super().__init__(*given, **settings)
+        declared = inspect.signature(self.callback).parameters if self.callback else {}
+        for parameter in self.params:
+            if parameter.param_type_name == "argument" and parameter.help is None:  # type: ignore[attr-defined]
+                [shown] = declared[str(parameter.name)].annotation.__metadata__
+                parameter.help = shown.help  # type: ignore[attr-defined]
 
 
 class Group(_Sections, typer.core.TyperGroup):

@@ -125,7 +125,9 @@ def _parameter(name: str, annotation: Any, field: "Field[Any]") -> inspect.Param
     """Return the parameter, as typer reads it, of a field that the command line offers."""
     option: Option = field.metadata["option"]
     reads = _type_read(annotation) if option.reads is None else option.reads
-    default = [] if reads in (list[str], list[Path]) else field.default
+    default = field.default
+    if reads in (list[str], list[Path]):
+        default = None if option.argument else []  # click before 8.3 refuses an argument's list
     if option.required or field.default is field.default_factory is dataclasses.MISSING:
         default = inspect.Parameter.empty
     flag = f"--{option.flag or name.replace('_', '-')}"
@@ -140,6 +142,8 @@ def _parameter(name: str, annotation: Any, field: "Field[Any]") -> inspect.Param
 def _parsed(field: "Field[Any]", given: Any) -> Any:
     """Return the value of a field from what the command line read."""
     parser = field.metadata["option"].parser
+    if given is None and field.default == ():
+        given = []
     return given if parser is None else parser(given)
 
 

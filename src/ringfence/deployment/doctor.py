@@ -72,7 +72,7 @@ def _look(name: str, check: "Check", kind: PlaceKind, path: Path) -> Diagnosis:
     except RingfenceError as wrong:
         return Diagnosis(name, where, False, str(wrong))
     except ImportError as missing:
-        return Diagnosis(name, where, False, f"{missing.name} is not installed: pip install 'ringfence[deployment]'.")
+        return Diagnosis(name, where, False, f'{missing.name} is not installed: pip install "ringfence[deployment]".')
     except OSError as problem:
         return Diagnosis(name, where, False, f"{problem.filename} cannot be read: {problem.strerror}.")
 

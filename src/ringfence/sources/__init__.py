@@ -104,7 +104,7 @@ def _start(path: Path) -> bytes:
 def _arrow_files() -> Any:
     """Load the reader of Parquet, Arrow and databases; RecordsError if pyarrow is not installed."""
     if not csv_files.has_pyarrow():
-        raise RecordsError("Reading Parquet, Arrow and databases needs pyarrow: pip install 'ringfence[data]'.")
+        raise RecordsError('Reading Parquet, Arrow and databases needs pyarrow: pip install "ringfence[data]".')
     from ringfence.sources import arrow_files
 
     return arrow_files

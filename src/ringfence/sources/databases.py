@@ -36,7 +36,7 @@ def _fetched(described: Description) -> Any:
         return _KINDS[kind](described, place, statement)
     except ImportError:
         raise RecordsError(
-            f"Reading from {kind} needs packages that are not installed: pip install 'ringfence[data]'."
+            f'Reading from {kind} needs packages that are not installed: pip install "ringfence[data]".'
         ) from None
     except RecordsError:
         raise
