@@ -208,7 +208,7 @@ def _row(own: Population, found: Mapping[tuple[float, int], Sequence[Mapping[str
         often = [
             float(np.mean(got)) for got, runs in zip(each, found.values(), strict=True) if 2 * len(got) > len(runs)
         ]
-        cells.append(f"{np.mean(every):.1%} ({min(often):.0%})" if often else "")
+        cells.append(f"{np.mean(every):.1%} ({min(often):.1%})" if often else "")
     for size in _SHOWN:
         runs = found.get((1.0, size), [])
         known = [one["RMSE"].is_known for one in runs if "RMSE" in one]
