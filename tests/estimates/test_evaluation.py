@@ -9,18 +9,40 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from ringfence.errors import PlanError
 from ringfence.estimates import metrics
-from ringfence.estimates.answers import AnsweredRound, CellShares, NoisyAnswer, largest_score, read_rounds
-from ringfence.estimates.classification import ScoreShares, average_precision
-from ringfence.estimates.evaluation import evaluation_report, model_metrics, next_evaluation_request
+from ringfence.estimates.answers import (
+    AnsweredRound,
+    BlockMeans,
+    CellShares,
+    EvaluationAnswers,
+    NoisyAnswer,
+    largest_score,
+    read_rounds,
+)
+from ringfence.estimates.classification import ScoreShares, average_precision, binary_metrics
+from ringfence.estimates.evaluation import chosen_figures, evaluation_report, model_metrics, next_evaluation_request
 from ringfence.estimates.intervals import Z, ratio_interval
 from ringfence.estimates.metrics import CLIPPED, EvaluationReport, ModelMetrics
-from ringfence.protocol import Evaluation, Hinge, Pinball, Plan, Squared, pack, parse_schema
+from ringfence.protocol import (
+    Evaluation,
+    FloatArray,
+    Hinge,
+    Logistic,
+    Pinball,
+    Plan,
+    Softmax,
+    Squared,
+    pack,
+    parse_schema,
+)
+from ringfence.protocol.queries.evaluation import MARGIN
 from ringfence.research.experiments.looking_evaluation import (
     DESIGNS,
     REACH,
     Data,
     clipped_metrics,
+    evaluate,
     exact_metrics,
     plan_of,
 )
@@ -82,9 +104,12 @@ def test_without_noise_the_metrics_are_those_of_the_records(design: str) -> None
         if np.isnan(exact):  # a precision where nothing is predicted
             assert metric.value is None
             continue
-        assert metric.value == pytest.approx(exact, abs=1e-4, rel=rough.get(name, 1e-4)), name
         low, high = ends(metric)
         assert low <= exact <= high, name
+        if metric.usable:  # sampling alone may leave too little of an average precision
+            assert metric.value == pytest.approx(exact, abs=1e-4, rel=rough.get(name, 1e-4)), name
+        else:
+            assert name == "average precision"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +117,11 @@ def test_without_noise_the_metrics_are_those_of_the_records(design: str) -> None
     [
         ("balanced", ("accuracy",), {"confusion"}),
         ("balanced", ("recall", "AUC"), {"confusion", "scores"}),
-        ("balanced", ("Brier score",), {"confusion", "brier"}),
+        ("balanced", ("Brier score",), {"brier"}),
+        ("balanced", ("log loss",), {"confusion", "scores", "loss"}),
         ("five classes", ("log loss",), {"loss"}),
         ("five classes", ("accuracy", "log loss"), {"correct", "cells", "loss"}),
-        ("Gaussian errors", ("MAE",), {"residuals", "absolute"}),
+        ("poor model", ("MAE",), {"residuals", "absolute"}),
         ("Gaussian errors", ("share of targets below the prediction",), {"below"}),
     ],
 )
@@ -128,9 +154,12 @@ def test_three_records_or_one_class_give_no_number_without_an_interval(design: s
     for own in (targets, np.full(3, targets[0])):
         for sigma in (QUIET, 0.1, 10.0):
             for metric in metrics_of(plan, (scores, own), sigma).metrics:
-                assert (metric.value is None) == (metric.low is None) == (metric.high is None) == bool(metric.unknown)
-                if metric.value is None:
+                assert (metric.value is None) == (not metric.usable) == bool(metric.unknown)
+                assert (metric.low is None) == (metric.high is None) == (metric.half_width is None)
+                if metric.low is None:
                     assert metric.sentence().startswith(f"{metric.name} is unknown: ")
+                elif metric.value is None:
+                    assert metric.sentence().startswith(f"{metric.name} is between ")
                 else:
                     low, high = ends(metric)
                     assert low <= metric.value <= high
@@ -238,8 +267,9 @@ def test_errors_up_to_the_largest_that_the_bounds_allow_count_where_noise_allows
     found = metrics_of(plan, (scores[:, None], targets), QUIET)
     errors = np.abs(scores - targets)
     assert errors.max() == REACH + 1
-    assert found.metric("RMSE").value == pytest.approx(float(np.sqrt(np.mean(errors**2))), rel=1e-5)
-    assert found.metric("MAE").value == pytest.approx(float(np.mean(errors)), rel=1e-5)
+    for name, exact in (("RMSE", np.sqrt(np.mean(errors**2))), ("MAE", np.mean(errors))):
+        low, high = ends(found.metric(name))
+        assert low < exact < high, "three large errors in a thousand leave it uncertain"
     assert not [metric.name for metric in found.metrics if metric.name.endswith(CLIPPED)]
 
 
@@ -325,14 +355,96 @@ def test_numbers_are_written_with_three_digits_and_money_without_powers_of_ten(n
 
 def test_a_value_beyond_what_it_can_be_does_not_look_precise() -> None:
     """An interval of ±0.1 around 1.09 would leave 0.99 to 1, as if the noise had made the metric more precise."""
-    metric = metrics.normal_metric("AUC", 1.09, (0.1 / Z) ** 2, least=0.0, most=1.0)
+    metric = metrics.normal_metric("AUC", 1.09, (0.099 / Z) ** 2, least=0.0, most=1.0)
     assert (metric.value, metric.high) == (1.0, 1.0)
-    assert metric.low == pytest.approx(0.9)
-    metric = metrics.normal_metric("loss", -0.02, (0.1 / Z) ** 2, least=0.0, most=1.0)
-    assert (metric.value, metric.low) == (0.0, 0.0)
+    assert metric.low == pytest.approx(0.901)
+    metric = metrics.normal_metric("loss", -0.02, (0.1 / Z) ** 2, least=0.0, most=1.0, precise="ratio")
+    assert (metric.value, metric.low) == (None, 0.0), "a loss of 0 with an interval up to 0.1 is not known"
     assert metric.high == pytest.approx(0.1)
 
 
 def test_a_share_without_noise_has_wilson_s_interval() -> None:
     metric = metrics.share_metric("share", 0.1, 0.0, 100)
     assert (metric.low, metric.high) == pytest.approx((0.05522854, 0.17436566), abs=1e-6)
+
+
+@pytest.mark.parametrize("precise", ["share", "ratio"])
+def test_a_number_whose_interval_is_too_wide_is_never_a_point(precise: metrics.Precise) -> None:
+    """Nor does one pass because it lies near a bound, where the interval is clamped."""
+    largest = {"share": metrics.REACH, "ratio": metrics.RELATIVE_REACH * 0.9}[precise]
+    for value, half, usable in ((0.9, 0.99 * largest, True), (0.9, 1.01 * largest, False), (0.99, 0.3, False)):
+        metric = metrics.normal_metric("AUC", value, (half / Z) ** 2, least=0.0, most=1.0, precise=precise)
+        assert metric.usable == usable
+        low, high = ends(metric)
+        if not usable:
+            shown = f"between {low:.3f} and {high:.3f}: too wide to use; more records or a larger epsilon"
+            assert (metric.value, metric.unknown, metric.sentence()) == (None, shown, f"AUC is {shown}")
+
+
+@pytest.mark.parametrize("records", [300, 1000])
+@pytest.mark.parametrize("design", ["balanced", "strong model", "5 % positives", "weak model"])
+def test_all_figures_of_a_classifier_come_from_one_estimate(design: str, records: int) -> None:
+    """AUC is the area under the ROC points, recall is one of them, cells add up, and no value is at the end of its
+    range unless its interval is narrow."""
+    plan, random = plan_of(design, records), np.random.default_rng(3)
+    for _ in range(5):
+        found, _ = evaluate(plan, {terms.name: DESIGNS[design].draw(random, records) for terms in plan.silos}, random)
+        by_name = {metric.name: metric for metric in found.metrics}
+        for metric in found.metrics:
+            if metric.value in (0.0, 1.0):
+                low, high = ends(metric)
+                assert high - low <= 2 * metrics.REACH
+        known = [cell.share.value for cell in found.confusion if cell.share.value is not None]
+        assert len(known) < 4 or sum(known) == pytest.approx(1.0)
+        right = [cell.share.value for cell in found.confusion if cell.actual == cell.predicted]
+        assert None in right or sum(right) == pytest.approx(by_name["accuracy"].value)  # type: ignore[arg-type]
+        if not found.roc:
+            continue
+        points = [(point.false_positive_rate.value, point.true_positive_rate.value) for point in found.roc]
+        across, upward = np.array(sorted([(0.0, 0.0), *points, (1.0, 1.0)]), dtype=np.float64).T
+        assert by_name["AUC"].value == pytest.approx(np.trapezoid(upward, across), abs=1e-9)
+        middle = next(point for point in found.roc if point.threshold == 0.0)
+        assert middle.true_positive_rate.value == pytest.approx(by_name["recall"].value)
+
+
+def answers_of(plan: Plan, shares: FloatArray, sigma: float, random: np.random.Generator) -> EvaluationAnswers:
+    """Return answers about 4,000 records of two classes on either side of the threshold, in two rounds."""
+    records = 4000
+    counted = random.multinomial(records, shares) / records
+    signs = np.array([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]]) * [1, MARGIN, MARGIN]
+    rounds = [
+        {"confusion": BlockMeans(counted @ signs + noise * random.normal(size=3), noise, np.zeros(0))}
+        for noise in (sigma, 1.3 * sigma)
+    ]
+    return EvaluationAnswers(plan.data, plan.loss, records, rounds, REACH)
+
+
+@pytest.mark.parametrize("accuracy", [0.58, 0.8, 0.9773])
+@pytest.mark.parametrize("sigma", [0.007, 0.03])
+def test_accuracy_is_covered_in_95_of_100_runs(accuracy: float, sigma: float) -> None:
+    """The estimate alone, 4,000 times: at a coverage of 95 % the share is below 93 % once in 10⁸ (5.8 deviations)."""
+    plan, random = plan_of("balanced", 1000), np.random.default_rng(5)
+    shares = np.array([accuracy, 1 - accuracy, 1 - accuracy, accuracy]) / 2
+    covered = 0
+    for _ in range(4000):
+        low, high = ends(binary_metrics(answers_of(plan, shares, sigma, random))[0])
+        covered += low <= accuracy <= high
+    assert covered >= 0.93 * 4000
+
+
+def test_the_usual_figures_are_those_that_the_noise_leaves_usable() -> None:
+    logistic, softmax = Logistic(), Softmax(classes=3)
+    assert chosen_figures(logistic, None, 0.01) == ("accuracy", "AUC")
+    assert chosen_figures(logistic, None, 0.03) == ("accuracy",)
+    assert chosen_figures(softmax, None, 0.01) == ("accuracy", "log loss")
+    assert chosen_figures(Hinge(), None, 0.01) == ("accuracy", "AUC")
+    assert chosen_figures(Squared(), None, 0.01) == ("RMSE", "MAE")
+    assert chosen_figures(Pinball(quantile=0.9), None, 0.01) == ("RMSE", "MAE", "share of targets below the prediction")
+    assert chosen_figures(Squared(), ["DEFAULT", "r2"], 0.01) == ("RMSE", "MAE", "R²")
+    assert chosen_figures(logistic, ["recall", "All"], 0.01) is None
+    with pytest.raises(
+        PlanError, match="There is no figure 'auc' of a model with this target: choose from accuracy, con"
+    ):
+        chosen_figures(softmax, ["AUC"], 0.01)
+    with pytest.raises(PlanError, match="No figure is named"):
+        chosen_figures(logistic, [], 0.01)

@@ -166,7 +166,8 @@ def test_a_silo_of_three_records_has_a_defined_answer(model: Any) -> None:
     assert any("is unknown: " in own.score.sentence() for own in silos)
     assert math.isnan(fitted.score_) == (fitted.evaluation_.together.score.value is None)
     for figure in (figure for own in (fitted.evaluation_.together, *silos) for figure in own.metrics):
-        assert (figure.value is None) == (figure.low is None)
+        assert (figure.value is None) == bool(figure.unknown)
+        assert figure.usable <= (figure.low is not None)
 
 
 def test_one_class_alone_among_the_held_out_rows_has_an_accuracy_and_no_auc() -> None:

@@ -109,6 +109,6 @@ def describe_exact(test: "ExactScores | None", of: str = "held-out records") -> 
 
 def metric_cells(metric: "Metric") -> list[object]:
     """Return a metric's name, value and interval for a table."""
-    if metric.value is None:
+    if metric.low is None:
         return [metric.name, "unknown", "", ""]
-    return [metric.name, metric.value, metric.low, metric.high]
+    return [metric.name, "too wide to use" if metric.value is None else metric.value, metric.low, metric.high]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+from scipy.optimize import isotonic_regression, nnls
 
 from ringfence.protocol import Evaluation, Facts, FloatArray, Loss, Schema
 from ringfence.protocol.queries.evaluation import node_weights, path_signs
@@ -133,11 +133,23 @@ def read_rounds(
 
 @dataclass(frozen=True)
 class CellShares:
-    """Noisy shares of the records in cells that make up all of them, with the noise's covariance; possibly negative."""
+    """Noisy shares of the records in cells that make up all of them, with the noise's covariance; possibly negative.
+
+    `fit` are the possible shares nearest to them, if they were computed: none is negative, and they add up to 1.
+    """
 
     shares: FloatArray
     noise: FloatArray
     records: int
+    fit: FloatArray | None = None
+
+    @property
+    def fitted(self) -> FloatArray:
+        """Possible shares: those that were fitted, else the noisy ones clamped."""
+        if self.fit is not None:
+            return self.fit
+        kept: FloatArray = np.maximum(self.shares, 0.0)
+        return kept / max(float(kept.sum()), 1e-12)
 
     def total(self, slope: FloatArray) -> float:
         """Return the sum of cells' shares times `slope`."""
@@ -150,8 +162,7 @@ class CellShares:
 
     def covariance(self, slopes: FloatArray) -> FloatArray:
         """Return the covariance of several sums of cells' shares, one row of slopes each."""
-        kept = np.maximum(self.shares, 0.0)
-        kept = kept / max(float(kept.sum()), 1e-12)
+        kept = self.fitted
         means = slopes @ kept
         sampling = (slopes * kept) @ slopes.T - np.outer(means, means)
         return np.asarray(slopes @ self.noise @ slopes.T + sampling / self.records)
@@ -166,7 +177,8 @@ class CellShares:
 
     def merged(self, groups: FloatArray) -> "CellShares":
         """Return the shares of coarser cells, one row of 0 and 1 for each."""
-        return CellShares(groups @ self.shares, groups @ self.noise @ groups.T, self.records)
+        fit = None if self.fit is None else groups @ self.fit
+        return CellShares(groups @ self.shares, groups @ self.noise @ groups.T, self.records, fit)
 
 
 def leaf_shares(groups: CellShares, tree: BlockMeans) -> CellShares:
@@ -184,6 +196,29 @@ def leaf_shares(groups: CellShares, tree: BlockMeans) -> CellShares:
     noise: FloatArray = np.asarray(np.kron(groups.noise, np.full((leaves, leaves), 1 / leaves**2)), dtype=np.float64)
     noise += np.kron(np.eye(count), tree.noise**2 * below @ below.T)
     return CellShares(shares.reshape(-1), noise, groups.records)
+
+
+def possible_shares(total: float, rows: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the non-negative shares with this sum for which `rows` times the shares is nearest to `values`."""
+    if total <= 0:
+        return np.zeros(rows.shape[1])
+    heavy = 1e4 * max(float(np.abs(rows).max()), 1e-9)
+    sums = np.full((1, rows.shape[1]), heavy)
+    found = nnls(np.concatenate([rows, sums]), np.append(values / total, heavy))[0]
+    return np.asarray(total * found / found.sum())
+
+
+def fitted_leaves(groups: FloatArray, tree: BlockMeans) -> FloatArray:
+    """Return possible shares of all leaves, group after group: those of each group add up to its share.
+
+    Groups are fitted one by one, with their shares fixed. All at once, noise in the trees would increase the shares of
+    small groups: a tree's numbers are at most its group's share.
+    """
+    nodes = len(tree.values) // len(groups)
+    levels = (nodes + 1).bit_length() - 1
+    rows = (path_signs(levels) * node_weights(levels)).T
+    each = zip(groups, tree.values.reshape(len(groups), nodes), strict=True)
+    return np.concatenate([possible_shares(float(share), rows, values) for share, values in each])
 
 
 def leaf_shares_of_all(records: int, tree: BlockMeans) -> CellShares:

@@ -7,7 +7,7 @@ not be estimated. The interval is wider than necessary: bands hold everywhere, a
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -18,20 +18,30 @@ from ringfence.estimates.answers import (
     CellShares,
     EvaluationAnswers,
     cumulative_shares,
+    fitted_leaves,
     leaf_shares,
     log_quantiles,
+    possible_shares,
 )
-from ringfence.estimates.intervals import Interval, absolute_sum_half_width, simultaneous_half_widths
+from ringfence.estimates.intervals import (
+    Interval,
+    absolute_sum_half_width,
+    half_width,
+    ratio_interval,
+    simultaneous_half_widths,
+)
 from ringfence.estimates.metrics import (
+    REACH,
+    RELATIVE_REACH,
     FigureBlocks,
     Figures,
     Metric,
     bounded_metric,
     clipped_loss_metric,
     clipped_mean_metric,
+    difference_of_cells,
     needed_shares,
     normal_metric,
-    ratio_metric,
     ratio_of_shares,
     share_metric,
     share_of_cells,
@@ -43,6 +53,8 @@ LEAVES = 2**SCORE_LEVELS
 BINS = 2 * LEAVES
 _VISIBLE = 0.03
 """The smallest share of the records that noise allows to base a clip on."""
+_AUC_NOISE = 9.5 / 0.875
+"""Noise variance of an AUC over that of the numbers in a round's answer, for two classes of equal size."""
 _ENDS = 65
 """Shares of positives, within their bounds, at which average precision is computed."""
 
@@ -56,12 +68,12 @@ def binary_figures(loss: Loss) -> FigureBlocks:
     sides, scores = ("confusion",), ("confusion", "scores")
     counted = ("accuracy", "share of positives", "precision", "recall", "specificity", "F1", CONFUSION)
     ranked = ("AUC", "average precision", ROC)
-    likely: FigureBlocks = {_BIAS: scores, _ECE: scores, CALIBRATION: scores, _BRIER: ("confusion", "brier")}
+    likely: FigureBlocks = {_BIAS: scores, _ECE: scores, CALIBRATION: scores, _BRIER: ("brier",)}
     return {
         **dict.fromkeys(counted, sides),
         **dict.fromkeys(ranked, scores),
         **(likely if loss.is_log_loss else {}),
-        loss_name(loss): ("confusion", "scores", "loss"),
+        loss_name(loss): ("loss",),
     }
 
 
@@ -89,16 +101,22 @@ class ScoreShares:
         confusion = answers.averaged("confusion")
         class_and_side = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
         slopes = np.column_stack([class_and_side.prod(axis=1), class_and_side / MARGIN]) / 4
-        sides = CellShares(0.25 + slopes @ confusion.values, confusion.noise**2 * slopes @ slopes.T, answers.records)
-        # Without a tree, cells of equal shares: only their sums on each side are used.
+        shares = 0.25 + slopes @ confusion.values
+        whitened = np.column_stack([class_and_side.prod(axis=1), MARGIN * class_and_side]).T
+        sides = possible_shares(1.0, whitened, confusion.values)
+        groups = CellShares(shares, confusion.noise**2 * slopes @ slopes.T, answers.records)
+        asked = answers.has("scores")  # without a tree, cells of equal shares: only their sums on each side are used
         nothing = BlockMeans(np.zeros(4 * (LEAVES - 1)), 0.0, np.zeros(2 * (LEAVES - 1)))
-        tree = answers.latest("scores") if answers.has("scores") else nothing
+        tree = answers.latest("scores") if asked else nothing
         below, above = np.split(tree.bin_edges, 2)
         order = np.concatenate([np.arange(LEAVES)[::-1], LEAVES + np.arange(LEAVES)])
         order = np.concatenate([order, BINS + order])
-        cells = leaf_shares(sides, tree)
+        cells, fit = (
+            leaf_shares(groups, tree),
+            fitted_leaves(sides, tree) if asked else np.repeat(sides, LEAVES) / LEAVES,
+        )
         return cls(
-            CellShares(cells.shares[order], cells.noise[np.ix_(order, order)], answers.records),
+            CellShares(cells.shares[order], cells.noise[np.ix_(order, order)], answers.records, fit[order]),
             np.concatenate([-below[::-1], [0.0], above]),
         )
 
@@ -117,13 +135,23 @@ def _indicator(positive: int, above: int | None = None) -> FloatArray:
 
 
 def auc_metric(scores: ScoreShares) -> Metric:
-    """Return the probability that a positive record has the higher score; ties within a bin count half."""
-    negative, positive = np.split(scores.cells.shares, 2)
+    """Return the probability that a positive record has the higher score; ties within a bin count half.
+
+    It is the ratio of two products of shares, each linear in the noisy shares around the fitted ones.
+    """
+    cells = scores.cells
+    negative, positive = np.split(cells.fitted, 2)
     beaten = np.cumsum(negative) - negative / 2
     beating = np.cumsum(positive[::-1])[::-1] - positive / 2
-    over = float(positive @ beaten), np.concatenate([beating, beaten])
-    under = float(negative.sum() * positive.sum()), np.repeat([positive.sum(), negative.sum()], BINS)
-    return ratio_metric("AUC", scores.cells, over, under, RARE)
+    slopes = np.concatenate([beating, beaten]), np.repeat([positive.sum(), negative.sum()], BINS)
+    fitted = float(positive @ beaten), float(negative.sum() * positive.sum())
+    over, under = (
+        value + float(slope @ (cells.shares - cells.fitted)) for value, slope in zip(fitted, slopes, strict=True)
+    )
+    variances = cells.variance(slopes[0]), cells.variance(slopes[1]), cells.variance(*slopes)
+    interval = ratio_interval(over, under, variances)
+    value, fit = over / under if interval else 0.0, fitted[0] / max(fitted[1], 1e-12)
+    return bounded_metric("AUC", value, interval, least=0.0, most=1.0, unknown=RARE, fitted=fit)
 
 
 def average_precision(cells: CellShares) -> Metric:
@@ -140,12 +168,12 @@ def average_precision(cells: CellShares) -> Metric:
     # Positives beyond what a cell and all higher ones can hold take all negatives of these along.
     best = max(_mean_precision(end, positive_high, np.concatenate([[0.0], negative_low])) for end in ends)
     worst = min(_mean_precision(end, positive_low, np.append(negative_high, negative_high[-1])) for end in ends)
-    positive, negative = (np.maximum.accumulate(np.maximum(part, 0.0)) for part in np.split(sums, 2))
+    positive, negative = np.split(slopes @ cells.fitted, 2)
     between = [
         _mean_precision(max(positive[-1], 1e-9), positive, negatives)
         for negatives in (np.concatenate([[0.0], negative]), np.append(negative, negative[-1]))
     ]
-    value, interval = float(np.mean(between)), Interval(worst, best)
+    value, interval = float(np.mean(between)), Interval(min(worst, *between), max(best, *between))
     return bounded_metric("average precision", value, interval, least=0.0, most=1.0, unknown=RARE)
 
 
@@ -165,18 +193,17 @@ def _mean_precision(end: float, steps: FloatArray, negatives: FloatArray) -> flo
 def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return all metrics of a classifier of two classes."""
     if not answers.has("confusion"):
-        return []
+        return _loss_metrics(answers, None)
     scores = ScoreShares.of(answers)
     cells, loss = scores.cells, answers.loss
     right, taken = _indicator(1, 1) + _indicator(0, 0), _indicator(1, 1) + _indicator(0, 1)
     positive, hit = _indicator(1), _indicator(1, 1)
-    share = cells.total(positive)
+    share = float(positive @ cells.fitted)
     larger = positive if share > 0.5 else 1 - positive
-    gain = right - larger
     metrics = [
         share_of_cells("accuracy", cells, right),
         share_of_cells("accuracy of guessing the larger class", cells, larger),
-        normal_metric("accuracy above guessing", cells.total(gain), cells.variance(gain)),
+        difference_of_cells("accuracy above guessing", cells, right - larger),
         share_of_cells("share of positives", cells, positive),
         ratio_of_shares("precision", cells, hit, taken, "too few records are predicted positive for this much noise"),
         ratio_of_shares("recall", cells, hit, positive, RARE),
@@ -185,19 +212,26 @@ def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
     ]
     if answers.has("scores"):
         metrics += [auc_metric(scores), average_precision(cells)]
-    wrong_by = np.concatenate([scores.middles(), -scores.middles()])
     if loss.is_log_loss:
         metrics.append(_entropy_metric(share, cells.variance(positive)))
         if answers.has("scores"):
             over = np.concatenate([expit(scores.middles()), expit(scores.middles()) - 1])
-            bias = normal_metric(_BIAS, cells.total(over), cells.variance(over))
-            metrics += [bias, _expected_calibration_error(cells, over)]
-        if answers.has("brier"):
-            brier = expit(wrong_by) ** 2
-            metrics.append(_clipped_loss_metric(_BRIER, answers.averaged("brier"), brier, cells))
-    if answers.has("loss"):
-        means, losses = answers.latest("loss"), loss.values(-wrong_by[:, None], np.ones(len(wrong_by)))
-        metrics.append(_clipped_loss_metric(loss_name(loss), means, losses, cells))
+            metrics += [difference_of_cells(_BIAS, cells, over), _expected_calibration_error(cells, over)]
+    return [*metrics, *_loss_metrics(answers, scores if answers.has("scores") else None)]
+
+
+def _loss_metrics(answers: EvaluationAnswers, scores: ScoreShares | None) -> list[Metric]:
+    """Return the means of clipped losses; the scores, if known, show how much these vary."""
+    metrics, loss = [], answers.loss
+    wrong_by = np.zeros(0) if scores is None else np.concatenate([scores.middles(), -scores.middles()])
+    for block, name in (("brier", _BRIER), ("loss", loss_name(loss))):
+        if answers.has(block):
+            means = answers.averaged(block)
+            if scores is None:
+                metrics.append(clipped_loss_metric(name, means, answers.records))
+                continue
+            own = loss.values(-wrong_by[:, None], np.ones(len(wrong_by))) if block == "loss" else expit(wrong_by) ** 2
+            metrics.append(_clipped_loss_metric(name, means, own, scores.cells))
     return metrics
 
 
@@ -212,7 +246,8 @@ def _entropy_metric(share: float, variance: float) -> Metric:
     entropy = float(-kept * np.log(kept) - (1 - kept) * np.log1p(-kept))
     slope = np.log1p(-kept) - np.log(kept)
     name = "log loss of guessing the classes' shares"
-    return normal_metric(name, entropy, float(slope**2 * variance), least=0.0, most=float(np.log(2)))
+    most = float(np.log(2))
+    return normal_metric(name, entropy, float(slope**2 * variance), least=0.0, most=most, precise="ratio")
 
 
 def _clipped_loss_metric(name: str, means: BlockMeans, losses: FloatArray, cells: CellShares) -> Metric:
@@ -234,13 +269,16 @@ def _expected_calibration_error(cells: CellShares, over: FloatArray) -> Metric:
     """Return Σ|mean predicted − observed| over groups of four bins, weighted by their shares."""
     bins = np.tile(np.kron(np.eye(len(over) // 8), np.ones(4)), 2)
     slopes = bins * over
-    value, reach = float(np.sum(np.abs(slopes @ cells.shares))), absolute_sum_half_width(cells.covariance(slopes))
-    interval = Interval(value - reach, value + reach)
-    return bounded_metric(_ECE, value, interval, least=0.0, most=1.0)
+    value, fitted = (float(np.sum(np.abs(slopes @ shares))) for shares in (cells.shares, cells.fitted))
+    reach = absolute_sum_half_width(cells.covariance(slopes))
+    return bounded_metric(_ECE, value, Interval(value - reach, value + reach), least=0.0, most=1.0, fitted=fitted)
 
 
 def roc_curve(scores: ScoreShares) -> list[tuple[float, Metric, Metric]]:
-    """Return at each edge the shares of negative and of positive records with higher scores."""
+    """Return at each edge the shares of negative and of positive records with higher scores; none if one is unusable.
+
+    The area under these points, joined by straight lines, is the AUC.
+    """
 
     def rate(name: str, positive: int, number: int) -> Metric:
         """Return the share of a class's records whose score lies above an edge, for the ROC curve."""
@@ -248,10 +286,11 @@ def roc_curve(scores: ScoreShares) -> list[tuple[float, Metric, Metric]]:
         above = np.tile(np.arange(BINS) > number, 2) * whole
         return ratio_of_shares(name, scores.cells, above, whole, RARE)
 
-    return [
+    points = [
         (float(edge), rate("false positive rate", 0, number), rate("true positive rate", 1, number))
         for number, edge in enumerate(scores.edges)
     ]
+    return points if all(rate.usable for point in points for rate in point[1:]) else []
 
 
 def binary_calibration_curve(scores: ScoreShares) -> list[tuple[float, Metric]]:
@@ -265,7 +304,7 @@ def _calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> l
     for number in range(bins // 4):
         here = (np.arange(bins) // 4 == number) * 1.0
         share = ratio_of_shares(name, cells, np.concatenate([0.0 * here, here]), np.tile(here, 2))
-        weights = np.maximum(cells.shares.reshape(2, bins).sum(axis=0), 1e-9) * here
+        weights = np.maximum(cells.fitted.reshape(2, bins).sum(axis=0), 1e-9) * here
         points.append((float(weights @ predicted / weights.sum()), share))
     return points
 
@@ -296,11 +335,31 @@ def _far_score(edges: FloatArray, wrong: FloatArray, least: float) -> float:
 
 
 def binary_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
-    """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
-    shares = {"confusion": 0.4, "scores": 0.6}
+    """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges.
+
+    With noise σ in each number of a round, and shares c₁ and c₂ of the confusion block in the two rounds, the noise
+    variance of the accuracy is 1.5·σ²/(c₁ + c₂), and that of the AUC about 8·σ²/(1 − c₂) (5 to 9, by how well the
+    classes are separated): the first tree only finds bin edges, for which c₁ = ¾ leaves enough. The product of the two
+    is least for c₂ = (1 − c₁)/2. A loss needs the first tree alone, to be clipped.
+    """
+    if figures is None:
+        first = {"confusion": 0.4, "scores": 0.6}
+        second = {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
+        return second if last else first
+    needs = dict(binary_figures(loss))
     if last:
-        shares = {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
-    return needed_shares(shares, binary_figures(loss), figures)
+        shares = {"confusion": 0.125, "scores": 0.875, "brier": 0.3, "loss": 0.5, "paired": 0.25, "right": 0.25}
+        return needed_shares(shares, needs, figures)
+    needs[loss_name(loss)] = ("confusion", "scores")
+    return needed_shares({"confusion": 0.75, "scores": 0.25, "brier": 0.25}, needs, figures)
+
+
+def usual_binary_figures(loss: Loss, noise: float) -> tuple[str, ...]:
+    """Return the figures to measure by default, with that noise in each number of a round: AUC if it will be usable.
+
+    Its noise variance is 8/0.875 + 1.5/0.875 times σ² with the shares of `binary_block_shares`.
+    """
+    return ("accuracy", "AUC") if half_width(_AUC_NOISE * noise**2) <= REACH else ("accuracy",)
 
 
 def _class_shares(answers: EvaluationAnswers) -> CellShares:
@@ -319,7 +378,13 @@ def _class_shares(answers: EvaluationAnswers) -> CellShares:
     covariance = np.linalg.inv(inner @ observed)
     free = covariance @ inner @ values
     along = covariance @ ones.T / float(np.sum(covariance))
-    return CellShares(free + along[:, 0] * (1 - free.sum()), covariance - along @ ones @ covariance, answers.records)
+    shares = free + along[:, 0] * (1 - free.sum())
+    # Noise is alike in all cells but for their sum on the diagonal, which is measured best and kept.
+    parts = [np.ones(size)] if size == classes else [np.eye(classes).reshape(-1), 1 - np.eye(classes).reshape(-1)]
+    fit, right = np.zeros(size), float(np.clip(parts[0] @ shares, 0.0, 1.0))
+    for part, total in zip(parts, (right, 1 - right), strict=False):
+        fit[part > 0] = possible_shares(total, np.eye(int(part.sum())), shares[part > 0])
+    return CellShares(shares, covariance - along @ ones @ covariance, answers.records, fit)
 
 
 def _accuracy(answers: EvaluationAnswers) -> tuple[float, float]:
@@ -351,17 +416,19 @@ def _accuracy_metrics(answers: EvaluationAnswers) -> list[Metric]:
     """Return the accuracy of a classifier of several classes, and that of guessing."""
     classes, cells, records = answers.loss.categories, _class_shares(answers), answers.records
     by_class = cells if len(cells.shares) == classes else cells.merged(np.repeat(np.eye(classes), classes, axis=1))
-    largest = int(np.argmax(by_class.shares))
+    largest = int(np.argmax(by_class.fitted))
     guess, variance = float(by_class.shares[largest]), float(by_class.noise[largest, largest])
     metrics = [
         share_metric("accuracy", *_accuracy(answers), records),
-        share_metric("accuracy of guessing the largest class", guess, variance, records),
+        share_metric(
+            "accuracy of guessing the largest class", guess, variance, records, fitted=float(by_class.fitted[largest])
+        ),
     ]
     if len(cells.shares) > classes:
         gain = np.eye(classes)
         gain[largest] -= 1.0
         slope = gain.reshape(-1)
-        metrics.append(normal_metric("accuracy above guessing", cells.total(slope), cells.variance(slope)))
+        metrics.append(difference_of_cells("accuracy above guessing", cells, slope))
     return metrics
 
 
@@ -380,7 +447,8 @@ def _confidence_shares(answers: EvaluationAnswers) -> tuple[CellShares, FloatArr
     value, noise = _accuracy(answers)
     sides = CellShares(np.array([1 - value, value]), noise * np.array([[1.0, -1.0], [-1.0, 1.0]]), answers.records)
     bounds = np.concatenate([[1 / answers.loss.categories], tree.bin_edges, [1.0]])
-    return leaf_shares(sides, tree), (bounds[1:] + bounds[:-1]) / 2
+    fit = fitted_leaves(np.clip(sides.shares, 0.0, 1.0), tree)
+    return replace(leaf_shares(sides, tree), fit=fit), (bounds[1:] + bounds[:-1]) / 2
 
 
 def multiclass_calibration_curve(answers: EvaluationAnswers) -> list[tuple[float, Metric]]:
@@ -400,10 +468,26 @@ def multiclass_bin_edges(data: Schema, loss: Loss, largest: float, answers: Eval
 
 
 def multiclass_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
-    """Return each block's share of the sensitivity."""
+    """Return each block's share of the sensitivity.
+
+    Of few figures, accuracy has half: its noise is that of `correct`, and `cells` are for the largest class. Blocks
+    that need no bin edges are asked in both rounds.
+    """
     shares = {"correct": 0.2, "cells": 0.4 if loss.categories <= MOST_CONFUSED else 0.2}
-    if not last:
+    if figures is not None:
+        shares = {"correct": 0.5, "cells": 0.25, "confidence": 0.3, "brier": 0.25, "loss": 0.25}
+        shares |= {"paired": 0.25, "right": 0.25} if last else {}
+    elif not last:
         shares |= {"confidence": 0.4}
     else:
         shares |= {"confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15}
     return needed_shares(shares, multiclass_figures(loss), figures)
+
+
+def usual_multiclass_figures(loss: Loss, noise: float) -> tuple[str, ...]:
+    """Return the figures to measure by default, with that noise in each number of a round: the loss if it is usable.
+
+    Losses are clipped at twice that of guessing, have a quarter of both rounds, and a model is to halve them.
+    """
+    relative = half_width(2 * noise**2) * 2 / 0.5
+    return ("accuracy", loss_name(loss)) if relative <= RELATIVE_REACH else ("accuracy",)

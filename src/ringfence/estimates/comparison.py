@@ -90,7 +90,8 @@ class ComparedLosses:
         z = _pairwise_critical_value(len(self.losses))
         reach = z * math.sqrt(2 * (self.noise**2 + self.square / self.records)) if model != self.best else 0.0
         value, most = float(self.losses[model] - self.losses[self.best]), math.sqrt(2) * self.clip
-        metric = bounded_metric(ABOVE, value, Interval(value - reach, value + reach), least=-most, most=most)
+        interval = Interval(value - reach, value + reach)
+        metric = bounded_metric(ABOVE, value, interval, least=-most, most=most, precise="any")
         return metric.noted(clipping_note(self.clip, "vector of differences"))
 
 

@@ -42,7 +42,7 @@ class _Kind(NamedTuple):
     bin_edges: Callable[[Schema, Loss, float, EvaluationAnswers | None], BinEdges]
     block_shares: Callable[[Loss, bool, Figures], dict[str, float]]
     figures: Callable[[Loss], FigureBlocks]
-    usual: Callable[[Loss], Iterable[str]]
+    usual: Callable[[Loss, float], Iterable[str]]
 
 
 _KINDS: dict[str, _Kind] = {
@@ -51,44 +51,45 @@ _KINDS: dict[str, _Kind] = {
         classification.binary_bin_edges,
         classification.binary_block_shares,
         classification.binary_figures,
-        lambda loss: ("accuracy", "AUC"),
+        classification.usual_binary_figures,
     ),
     "class": _Kind(
         classification.multiclass_metrics,
         classification.multiclass_bin_edges,
         classification.multiclass_block_shares,
         classification.multiclass_figures,
-        lambda loss: ("accuracy", classification.loss_name(loss)),
+        classification.usual_multiclass_figures,
     ),
     "number": _Kind(
         regression.regression_metrics,
         regression.regression_bin_edges,
         regression.regression_block_shares,
         regression.regression_figures,
-        lambda loss: ("RMSE", "MAE", *([] if loss.aimed_share is None else [regression.BELOW])),
+        lambda loss, noise: ("RMSE", "MAE", *([] if loss.aimed_share is None else [regression.BELOW])),
     ),
     "numbers": _Kind(
         regression.multitarget_metrics,
         regression.multitarget_bin_edges,
         regression.multitarget_block_shares,
         lambda loss: regression.regression_figures(Squared()),
-        lambda loss: ("RMSE", "MAE"),
+        lambda loss, noise: ("RMSE", "MAE"),
     ),
     "time": _Kind(
         survival.survival_metrics,
         survival.survival_bin_edges,
         survival.survival_block_shares,
         survival.survival_figures,
-        survival.survival_figures,
+        lambda loss, noise: survival.survival_figures(loss),
     ),
 }
 
 
-def chosen_figures(loss: Loss, asked: Sequence[str] | None) -> tuple[str, ...] | None:
+def chosen_figures(loss: Loss, asked: Sequence[str] | None, noise: float) -> tuple[str, ...] | None:
     """Return the names of the figures that are asked for, as printed; None for all.
 
-    Names are compared without case; `all` and `default` stand for several, and None for the default. PlanError if there
-    is no such figure for this loss.
+    Names are compared without case; `all` and `default` stand for several, and None for the default, which depends on
+    the `noise` in each number of a round: the standard deviation in the mean over all silos. PlanError if there is no
+    such figure for this loss.
     """
     kind = _KINDS[loss.target_kind]
     known = {_plain(name): name for name in kind.figures(loss)}
@@ -101,7 +102,7 @@ def chosen_figures(loss: Loss, asked: Sequence[str] | None) -> tuple[str, ...] |
                 f"There is no figure '{name}' of a model with this target: choose from {', '.join(known.values())}; or "
                 "all, or default."
             )
-        chosen |= dict.fromkeys(kind.usual(loss) if name == "default" else [known[name]])
+        chosen |= dict.fromkeys(kind.usual(loss, noise) if name == "default" else [known[name]])
     if not chosen:
         raise PlanError(f"No figure is named: choose from {', '.join(known.values())}; or all, or default.")
     return tuple(chosen)
@@ -207,6 +208,6 @@ def _metrics_against_other_model(answers: EvaluationAnswers) -> list[Metric]:
             mean, square = float(means.values[0]), float(means.values[1]) / CURVE
             variance = means.noise**2 + max(square - mean**2, 0.0) / answers.records
             better = mean if block == "right" else -mean
-            metric = normal_metric(name, clip * better, clip**2 * variance, least=-clip, most=clip)
+            metric = normal_metric(name, clip * better, clip**2 * variance, least=-clip, most=clip, precise="any")
             metrics.append(metric if block == "right" else metric.noted(clipping_note(clip, "difference")))
     return metrics

@@ -1,6 +1,9 @@
 """Metrics with confidence intervals, and the report of an evaluation that they make up.
 
 The intervals cover sampling and the silos' noise: the value in the population that the records are a sample of.
+
+A metric is usable, and has a value, if its interval's half-width is at most `REACH`; or, of a positive quantity in
+units of its own (a loss, an RMSE), at most `RELATIVE_REACH` times the value. Otherwise only the interval is reported.
 """
 
 import math
@@ -19,13 +22,19 @@ ABOVE_GUESSING = " above guessing"
 CLIPPED = " of clipped errors"
 """What the name of a metric ends with that stands in for one that noise hides."""
 
+TOO_WIDE = "too wide to use; more records or a larger epsilon"
+REACH, RELATIVE_REACH = 0.1, 0.25
+"""The largest half-width of a usable metric: of a share, and of a positive quantity, relative to its value."""
+Precise: TypeAlias = Literal["share", "ratio", "any"]
+"""Whether a metric is usable by `REACH`, by `RELATIVE_REACH`, or whatever its interval is (only its sign counts)."""
+
 Figures: TypeAlias = Collection[str] | None
 """Names of the figures that an evaluation is asked for; None means all."""
 
 
 class Metric(Public):
-    """A metric and the ends of its interval. If the interval is the whole range of the metric, there is no value,
-    and `unknown` says why. `note` states an assumption."""
+    """A metric and the ends of its interval. If the interval is too wide to use there is no value, if it is the whole
+    range of the metric there is no interval either, and `unknown` says why. `note` states an assumption."""
 
     name: str
     value: float | None = None
@@ -34,10 +43,22 @@ class Metric(Public):
     unknown: str = ""
     note: str = ""
 
+    @property
+    def usable(self) -> bool:
+        """Whether the metric is precise enough to be stated as a number."""
+        return self.value is not None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the length of the metric's interval; None if there is none."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
     def sentence(self) -> str:
         """Return the metric in words."""
-        if self.value is None or self.low is None or self.high is None:
+        if self.low is None or self.high is None:
             return f"{self.name} is unknown: {self.unknown}"
+        if self.value is None:
+            return f"{self.name} is {self.unknown}"
         note = f" ({self.note})" if self.note else ""
         ends = f"between {three_digits(self.low)} and {three_digits(self.high)}"
         return f"{self.name} {three_digits(self.value)}, {ends}{note}"
@@ -54,33 +75,56 @@ def three_digits(number: float) -> str:
     return f"{float(f'{number:.3g}'):.15g}" if 10 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
+def is_precise(value: float, interval: Interval, precise: Precise) -> bool:
+    """Return whether a number with this interval may be stated as a point."""
+    largest = {"share": REACH, "ratio": RELATIVE_REACH * abs(value), "any": math.inf}[precise]
+    return (interval.high - interval.low) / 2 <= largest
+
+
 def bounded_metric(
-    name: str, value: float, interval: Interval | None, *, least: float, most: float, unknown: str = TOO_NOISY
+    name: str,
+    value: float,
+    interval: Interval | None,
+    *,
+    least: float,
+    most: float,
+    unknown: str = TOO_NOISY,
+    precise: Precise = "share",
+    fitted: float | None = None,
 ) -> Metric:
     """Return a metric that lies between `least` and `most`; unknown if its interval is the whole range.
 
     Noise may put the value beyond a bound. Clamping the interval alone would make it the shorter the farther off the
-    value is, so the interval is shifted together with the value, which only makes it wider.
+    value is, so the interval is shifted together with the value, which only makes it wider. `fitted` is the value that
+    agrees with the other metrics, if there is one: it is the one reported, and the interval includes it.
     """
     if interval is None:
         return Metric(name=name, unknown=unknown)
     low, high = interval.low - max(value - most, 0.0), interval.high + max(least - value, 0.0)
     if not (math.isfinite(low) and math.isfinite(high)) or (low <= least and high >= most):
         return Metric(name=name, unknown=unknown)
-    value, low, high = (float(min(max(number, least), most)) for number in (value, low, high))
-    return Metric(name=name, value=value, low=min(low, value), high=max(high, value))  # rounding may part them
+    shown = value if fitted is None else fitted
+    value, low, high = (float(min(max(number, least), most)) for number in (shown, min(low, shown), max(high, shown)))
+    # By the interval before it is clamped: else values near a bound would pass, and only those.
+    if not is_precise(value, interval, precise):
+        ends = f"between {three_digits(low)} and {three_digits(high)}"
+        return Metric(name=name, low=low, high=high, unknown=f"{ends}: {TOO_WIDE}")
+    return Metric(name=name, value=value, low=low, high=high)
 
 
-def normal_metric(name: str, value: float, variance: float, *, least: float = -1.0, most: float = 1.0) -> Metric:
+def normal_metric(
+    name: str, value: float, variance: float, *, least: float = -1.0, most: float = 1.0, precise: Precise = "share"
+) -> Metric:
     """Return a metric with a Gaussian error."""
-    return bounded_metric(name, value, normal_interval(value, variance), least=least, most=most)
+    return bounded_metric(name, value, normal_interval(value, variance), least=least, most=most, precise=precise)
 
 
 def clipped_mean_metric(
     name: str, value: float, variance: float, clip: float, *, least: float = 0.0, what: str = "loss"
 ) -> Metric:
     """Return the mean of losses, or of something else, that were clipped."""
-    return normal_metric(name, value, variance, least=least, most=clip).noted(clipping_note(clip, what))
+    metric = normal_metric(name, value, variance, least=least, most=clip, precise="any" if least < 0 else "ratio")
+    return metric.noted(clipping_note(clip, what))
 
 
 def clipped_loss_metric(name: str, means: BlockMeans, records: int) -> Metric:
@@ -95,35 +139,36 @@ def clipping_note(clip: float, what: str) -> str:
     return f"each record's {what} counts at most {three_digits(clip)}"
 
 
-def share_metric(name: str, value: float, noise_variance: float, records: int) -> Metric:
+def share_metric(
+    name: str, value: float, noise_variance: float, records: int, *, fitted: float | None = None
+) -> Metric:
     """Return a share of the records, with Wilson's interval."""
-    return bounded_metric(name, value, wilson_interval(value, noise_variance, records), least=0.0, most=1.0)
+    interval = wilson_interval(value, noise_variance, records)
+    return bounded_metric(name, value, interval, least=0.0, most=1.0, fitted=fitted)
 
 
 def share_of_cells(name: str, cells: CellShares, slope: FloatArray) -> Metric:
     """Return a sum of cells' shares times `slope`, with Wilson's interval."""
-    return share_metric(name, cells.total(slope), cells.noise_variance(slope), cells.records)
+    fitted = float(slope @ cells.fitted)
+    return share_metric(name, cells.total(slope), cells.noise_variance(slope), cells.records, fitted=fitted)
 
 
-def ratio_metric(
-    name: str,
-    cells: CellShares,
-    over: tuple[float, FloatArray],
-    under: tuple[float, FloatArray],
-    unknown: str = TOO_NOISY,
-) -> Metric:
-    """Return the ratio of two smooth functions of shares, each given by its value and gradient (Fieller)."""
-    variances = cells.variance(over[1]), cells.variance(under[1]), cells.variance(over[1], under[1])
-    interval = ratio_interval(over[0], under[0], variances)
-    value = over[0] / under[0] if interval else 0.0
-    return bounded_metric(name, value, interval, least=0.0, most=1.0, unknown=unknown)
+def difference_of_cells(name: str, cells: CellShares, slope: FloatArray) -> Metric:
+    """Return a sum of cells' shares times `slope`, which may be negative, with a Gaussian error."""
+    value, fitted = cells.total(slope), float(slope @ cells.fitted)
+    interval = normal_interval(value, cells.variance(slope))
+    return bounded_metric(name, value, interval, least=-1.0, most=1.0, fitted=fitted)
 
 
 def ratio_of_shares(
     name: str, cells: CellShares, over: FloatArray, under: FloatArray, unknown: str = TOO_NOISY
 ) -> Metric:
-    """Return the ratio of two sums of shares."""
-    return ratio_metric(name, cells, (cells.total(over), over), (cells.total(under), under), unknown)
+    """Return the ratio of two sums of shares (Fieller)."""
+    variances = cells.variance(over), cells.variance(under), cells.variance(over, under)
+    interval = ratio_interval(cells.total(over), cells.total(under), variances)
+    value = cells.total(over) / cells.total(under) if interval else 0.0
+    fitted = float(over @ cells.fitted) / max(float(under @ cells.fitted), 1e-12)
+    return bounded_metric(name, value, interval, least=0.0, most=1.0, unknown=unknown, fitted=fitted)
 
 
 FigureBlocks: TypeAlias = Mapping[str, tuple[str, ...]]

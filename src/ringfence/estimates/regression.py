@@ -151,7 +151,7 @@ def _in_target_units(name: str, mean: MeanEstimate, unit: float, power: int, mos
     reach, centre = half_width(mean.variance), max(mean.value, 0.0)  # at 0, noise does not make the interval shorter
     ends = (centre, mean.value - reach, centre + reach)
     value, low, high = (unit * max(number, 0.0) ** (1 / power) for number in ends)
-    return bounded_metric(name, value, Interval(low, high), least=0.0, most=unit * most)
+    return bounded_metric(name, value, Interval(low, high), least=0.0, most=unit * most, precise="ratio")
 
 
 def _target_metrics(answers: EvaluationAnswers) -> list[Metric]:
@@ -161,7 +161,7 @@ def _target_metrics(answers: EvaluationAnswers) -> list[Metric]:
     guess = _in_target_units("RMSE of guessing the mean", spread, unit, 2, 2 * answers.data.target_bound)
     if window is None:
         value, variance = unit * mean.value + offset, unit**2 * mean.variance
-        return [guess, normal_metric(_MEAN, value, variance, least=-_MOST, most=_MOST)]
+        return [guess, normal_metric(_MEAN, value, variance, least=-_MOST, most=_MOST, precise="any")]
     clipped = guess.model_copy(update={"name": f"{guess.name} of clipped targets"})
     return [clipped.noted(_clipped_targets(answers, window)), Metric(name=_MEAN, unknown=_HIDDEN)]
 
@@ -281,11 +281,17 @@ def _mean_r_squared(explained: list[Metric]) -> list[Metric]:
     """
     name = max((metric.name for metric in explained), key=len)
     hidden = [] if name == _R2 else [Metric(name=_R2, unknown=_HIDDEN)]
-    ends = [[getattr(metric, end) for metric in explained] for end in ("value", "low", "high")]
-    if any(None in each for each in ends):
+    ends = [(metric.value, metric.low, metric.high) for metric in explained]
+    known = [
+        (low, high, (low + high) / 2 if value is None else value)
+        for value, low, high in ends
+        if low is not None and high is not None
+    ]
+    if len(known) < len(explained):
         return [*hidden, Metric(name=name, unknown=TOO_NOISY)]
-    value, low, high = (float(np.mean(each)) for each in ends)
-    return [*hidden, Metric(name=name, value=value, low=low, high=high, note="the mean over the targets")]
+    low, high, value = (float(number) for number in np.mean(known, axis=0))
+    mean = bounded_metric(name, value, Interval(low, high), least=-_MOST, most=1.0)
+    return [*hidden, mean.noted("the mean over the targets")]
 
 
 def multitarget_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:

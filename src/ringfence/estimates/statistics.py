@@ -7,7 +7,7 @@ function of noisy numbers, none of them redundant, so that sums over cells or si
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from ringfence.estimates.intervals import (
     ratio_interval,
     wilson_interval,
 )
+from ringfence.estimates.metrics import is_precise
 from ringfence.protocol import FloatArray, Plan, Statistics
 from ringfence.protocol.queries.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Layout, Tree
 
@@ -37,21 +38,24 @@ _TAIL = 0.01
 class Estimate:
     """A number with two 95 % intervals: for these records (noise alone), and for the population (sampling too).
 
-    Each interval is separate: of twenty, one misses on average.
+    Each interval is separate: of twenty, one misses on average. If it is not `usable`, the interval for these records
+    is too wide for the number to be stated (`estimates.metrics`).
     """
 
     value: float
     records: Interval
     population: Interval
+    usable: bool = field(default=True, kw_only=True)
 
     def scaled(self, factor: float, offset: float = 0.0) -> "Estimate":
         """Return a statistic's estimate in other units."""
         ends = self.records.scaled(factor, offset), self.population.scaled(factor, offset)
-        return Estimate(self.value * factor + offset, *ends)
+        return Estimate(self.value * factor + offset, *ends, usable=self.usable)
 
     def as_data(self) -> dict[str, object]:
         """Return a statistic's estimate as plain data."""
-        return {"value": self.value, "these_records": list(self.records), "population": list(self.population)}
+        value = self.value if self.usable else None
+        return {"value": value, "these_records": list(self.records), "population": list(self.population)}
 
 
 def share_estimate(share: float, noise: float, records: int) -> Estimate:
@@ -88,8 +92,11 @@ class NumericSummary:
         """The standard deviation of a numeric column."""
         if self.variance is None:
             return None
-        value, ends = self.variance.value, (self.variance.records, self.variance.population)
-        return Estimate(math.sqrt(max(value, 0.0)), *(Interval(*map(math.sqrt, own)) for own in ends))
+        value = math.sqrt(max(self.variance.value, 0.0))
+        records, population = (
+            Interval(*map(math.sqrt, own)) for own in (self.variance.records, self.variance.population)
+        )
+        return Estimate(value, records, population, usable=is_precise(value, records, "ratio"))
 
 
 @dataclass(frozen=True)
@@ -285,6 +292,8 @@ def _numeric_summary(part: Tree, answer: NoisyAnswer) -> NumericSummary:
     if shares.moments is not None:
         mean, _, variance = _moments(shares, shares.moments, answer)
         width = column.high - column.low
+        mean = replace(mean, usable=is_precise(mean.value, mean.records, "share"))
+        variance = replace(variance, usable=is_precise(variance.value, variance.records, "ratio"))
         mean, variance = mean.scaled(width, (column.low + column.high) / 2), variance.scaled(width**2)
     few = min(_CHART_BINS, part.leaves)
     return NumericSummary(
@@ -306,10 +315,12 @@ def _quantile(shares: _NumericShares, p: float, answer: NoisyAnswer, edges: Floa
     share_filled = min(max(float(filled.values(answer.vector)[0]), 1 / answer.records), 1.0)
     sampled = np.sqrt(noise**2 + share_filled * p * (1 - p) / answer.records)
     these, population = crossing_interval(values, noise, edges), crossing_interval(values, sampled, edges)
+    in_range = these.scaled(1 / (float(edges[-1]) - float(edges[0])))
+    usable = shares.moments is None or is_precise(0.0, in_range, "share")  # without bounds there is no scale
     rising = np.clip(values / share_filled + p, 0.0, 1.0)
     rising = (np.maximum.accumulate(rising) + np.minimum.accumulate(rising[::-1])[::-1]) / 2
     value = float(np.interp(p, np.concatenate([[0.0], rising, [1.0]]), edges))
-    return Estimate(min(max(value, these.low), these.high), these, population)
+    return Estimate(min(max(value, these.low), these.high), these, population, usable=usable)
 
 
 def _moments(shares: _NumericShares, moments: _Linear, answer: NoisyAnswer) -> tuple[Estimate, float, Estimate]:

@@ -132,7 +132,8 @@ class PlanDraft:
         first = [Stage(query=query, rounds=rounds, sampling=Full(), section=section) for query, rounds in surveys]
         evaluations = []
         if self.evaluated:
-            query = Evaluation(figures=chosen_figures(self.loss, request.figures))
+            noise = evaluation_noise([member.held_out for member in self.members], self.shifts)
+            query = Evaluation(figures=chosen_figures(self.loss, request.figures, noise))
             evaluations = [Stage(query=query, rounds=EVALUATIONS, sampling=Full(), section="held-out")]
         training = [
             Stage(
@@ -165,6 +166,11 @@ class PlanDraft:
             controller=request.controller,
             contact=request.contact,
         )
+
+
+def evaluation_noise(records: Sequence[int], shifts: Sequence[float]) -> float:
+    """Return the noise in the mean over silos of an evaluation's answers in one round, by their Gaussian shifts."""
+    return math.hypot(*(math.sqrt(EVALUATIONS) / shift for shift in shifts)) / max(sum(records), 1)
 
 
 def held_out_terms(facts: Facts, query: Query, held_out: int, shift: float) -> StageTerms:

@@ -13,7 +13,7 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import require_positive
 from ringfence.errors import PlanError
 from ringfence.estimates.evaluation import chosen_figures
-from ringfence.planning.draft import EVALUATIONS
+from ringfence.planning.draft import EVALUATIONS, evaluation_noise
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol import (
     Evaluation,
@@ -109,8 +109,11 @@ def make_evaluation_plan(
     measure (`estimates.evaluation.chosen_figures`).
     """
     held_out = None if all_records else trained.held_out
-    query = Evaluation(weights=weights, against=against, figures=chosen_figures(trained.loss, figures))
     section: Section | None = None if held_out is None else "held-out"
+    records = [sections.size(section, member.records, held_out) for member in members]
+    shifts = [calibrate.gaussian_shift(member.epsilon, member.allowed_delta) for member in members]
+    chosen = chosen_figures(trained.loss, figures, evaluation_noise(records, shifts))
+    query = Evaluation(weights=weights, against=against, figures=chosen)
     return make_single_stage_plan(
         Stage(query=query, rounds=EVALUATIONS, sampling=Full(), section=section),
         members,

@@ -23,7 +23,7 @@ from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import PlanError
 from ringfence.estimates.comparison import Setting, hidden_difference, settings_text
 from ringfence.estimates.evaluation import chosen_figures
-from ringfence.planning.draft import EVALUATIONS, held_out_terms
+from ringfence.planning.draft import EVALUATIONS, evaluation_noise, held_out_terms
 from ringfence.planning.noise_warnings import (
     large_epsilon_warning,
     noisy_scores_warning,
@@ -258,10 +258,12 @@ def _candidate(data: Schema, candidate: CandidateRequest, share: float) -> Propo
 def _comparison(plans: Sequence[Plan], members: Sequence[Member], figures: Sequence[str] | None) -> Plan:
     """Return the plan that compares the candidates on held-out records, and evaluates the best."""
     first, total = plans[0], sum(member.all_records for member in members)
+    shifts = [gaussian_shift(member.epsilon, member.allowed_delta) * math.sqrt(EVALUATED) for member in members]
+    noise = evaluation_noise([member.held_out for member in members], shifts)
     asked = (
         (Comparison(models=len(plans), part="sizes"), 1, SIZES),
         (Comparison(models=len(plans), part="losses"), 1, LOSSES),
-        (Evaluation(figures=chosen_figures(first.loss, figures)), EVALUATIONS, EVALUATED),
+        (Evaluation(figures=chosen_figures(first.loss, figures, noise)), EVALUATIONS, EVALUATED),
     )
     stages = tuple(Stage(query=query, rounds=rounds, sampling=Full(), section="held-out") for query, rounds, _ in asked)
 

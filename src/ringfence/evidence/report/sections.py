@@ -173,9 +173,9 @@ def evaluation_section(report: EvaluationReport | None, charts: Mapping[str, Htm
 
 def metric_cells(metric: Metric) -> tuple[Value, Value]:
     """Return a metric's value and interval for a table in the reports' sections."""
-    if metric.value is None or metric.low is None or metric.high is None:
+    if metric.low is None or metric.high is None:
         return "too noisy to report", ""
-    return metric.value, f"{metric.low:.3g} to {metric.high:.3g}"
+    return "too wide to use" if metric.value is None else metric.value, f"{metric.low:.3g} to {metric.high:.3g}"
 
 
 def _monotone(rates: Sequence[float]) -> list[float]:

@@ -23,7 +23,8 @@ _ALL = "all silos"
 
 INTERVALS = (
     "The interval in brackets covers the exact value for these records, without noise, with probability 95%. This "
-    "holds for each interval separately: on average, one in twenty misses."
+    "holds for each interval separately: on average, one in twenty misses. An interval alone is too wide for a number: "
+    "use more records, fewer columns or a larger epsilon."
 )
 ADDS_UP = (
     "The numbers are consistent: categories, bins and missing cells add up to the records, cross tables to the counts "
@@ -107,7 +108,9 @@ def _numeric_table(name: str, described: ReadColumn, columns: Mapping[str, Numer
 def _in_column_format(column: ReadColumn, number: Estimate) -> str:
     """Write a statistic's value as its column does: dates as dates."""
     value, low, high = (column.written(float(each)) for each in (number.value, *number.records))
-    return f"{value} [{low}, {high}]" if isinstance(value, str) else _with_interval(number)
+    if not isinstance(value, str):
+        return _with_interval(number)
+    return f"{value} [{low}, {high}]" if number.usable else f"[{low}, {high}]"
 
 
 def _with_interval(number: Estimate) -> str:
@@ -115,7 +118,7 @@ def _with_interval(number: Estimate) -> str:
     value, low, high = (
         f"{each:,.0f}" if 1e4 <= abs(each) < 1e15 else f"{each:.4g}" for each in (number.value, *number.records)
     )
-    return f"{value} [{low}, {high}]"
+    return f"{value} [{low}, {high}]" if number.usable else f"[{low}, {high}]"
 
 
 def _percent(number: Estimate) -> str:
