@@ -25,6 +25,7 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import FloatArray, Plan, parse_schema
 from ringfence.protocol.queries.feature_moments import WEIGHT
+from ringfence.rehearsal.answers import NoiselessAnswers
 from ringfence.research.experiments.league.tables import LeagueTable, league_folder, load_table
 from ringfence.server.algorithms import algorithm_of, survey
 from ringfence.server.algorithms.whitening import PrincipalAxes, noise_edge, principal_axes
@@ -32,7 +33,6 @@ from ringfence.server.queries import handler_of
 from ringfence.server.queries.feature_moments import MomentsSurvey
 from ringfence.server.state import RoundAnswers, ServerState
 from ringfence.silo.records.records import load_records
-from ringfence.simulation.queries import NoiselessAnswers
 from ringfence.simulation.trials import simulated_states
 
 LEAGUE, CARRIED, SILOS, RUNS, SHARE = ("adult", "bank", "digits", "oj"), ("anes96", "fair", "visits"), 4, 10, 0.1

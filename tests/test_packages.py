@@ -15,7 +15,7 @@ from ringfence.protocol.schema import columns, maps
 SOURCE = Path(__file__).parent.parent / "src" / "ringfence"
 
 PACKAGES = {
-    "queries": "protocol/queries/ silo/queries/ server/queries/ simulation/gradient.py simulation/queries.py",
+    "queries": "protocol/queries/ silo/queries/ server/queries/ simulation/gradient.py rehearsal/answers.py",
     "channels": "protocol/channels/ accounting/channels/ planning/channels/ silo/channels/ server/channels/ "
     "simulation/channels/",
     "sampling": "protocol/plan/sampling.py accounting/sampling.py silo/gate/sampling.py simulation/sampling.py",

@@ -60,11 +60,15 @@ def ringfence_json(*arguments: object) -> dict[str, Any]:
 
 
 def refuses(says: str, *arguments: object) -> Finished:
-    """Run a command that must be refused: by one line on standard error that says why, and status 1."""
+    """Run a command that must be refused: by one line on standard error that says why, and status 1.
+
+    A quote may stand before it.
+    """
     done = ringfence(*arguments, status=1)
-    assert says in done.stderr
-    assert done.stderr.startswith("ringfence: ")
-    assert len(done.stderr.splitlines()) == 1
+    *before, reason = done.stderr.splitlines()
+    assert says in reason
+    assert reason.startswith("ringfence: ")
+    assert not before or before[-1].endswith("Nothing has been charged yet.")
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     return done

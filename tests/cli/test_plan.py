@@ -27,9 +27,9 @@ def test_plan_prints_the_noise_of_every_silo(federation: Federation, tmp_path: P
     assert json.loads(out.read_bytes()) == report["plan"]
 
 
-def test_the_table_is_followed_by_what_was_compared_and_three_lines(federation: Federation) -> None:
+def test_the_table_is_followed_by_what_was_compared_the_reasons_and_the_quote(federation: Federation) -> None:
     done = ringfence(*federation.plan("--no-survey"))
-    silos, compared, why = done.stdout.split("\n\n")
+    silos, compared, why, quote, digest = done.stdout.split("\n\n")
     claim, header, north, south = silos.splitlines()
     assert claim == "For each record, against anyone who sees what the silo sends, by this plan alone"
     assert header.split() == ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"]
@@ -37,9 +37,12 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(federation: 
     assert south.split()[:3] == ["south", "3000", "2400"]
     title, columns, *rows = compared.splitlines()
     assert title == "Alternatives, best first"
-    assert columns.split()[:4] == ["algorithm", "batches", "rounds", "bound"]
+    assert columns.split()[:4] == ["algorithm", "batches", "steps", "bound"]
     assert [row.split()[0] for row in rows] == ["accelerated", "regularised", "minibatch-sgd"]
-    what, bound, basis, digest = why.strip().splitlines()
+    what, bound, basis = why.strip().splitlines()
+    figures, gain, _ = quote.splitlines()
+    assert figures.startswith("For epsilon = 1 expect accuracy to about ±")
+    assert gain.startswith("The model is expected to make about ")
     assert what.startswith(PAPER_NAMES["accelerated"])
     assert bound.startswith("bound: the clipped empirical loss is on average at most ")
     assert "next best: regularised with full batches" in bound
@@ -79,5 +82,5 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation) 
 
 def test_one_round_is_one_round(federation: Federation) -> None:
     report = ringfence_json(*federation.plan("--rounds", "1"))
-    assert ": 1 round of full batches" in report["explanation"][0]
+    assert " 1 training" in report["explanation"][0]
     assert "1 rounds" not in " ".join(report["explanation"])

@@ -95,10 +95,12 @@ def plan(
     ),
     request: PlanRequest,
     out: Path | None = offered(None, "Write the plan here (JSON).", "Output"),
+    anyway: bool = offered(False, "With --out: write a plan even if nothing useful is expected of it.", "Output"),
 ) -> Output:
     """Choose algorithm, rounds and noise for given silos and budgets.
 
-    The choice rests on public numbers alone: sizes, budgets, schema and loss. No record is read.
+    It says what to expect, too. All of it rests on public numbers alone: sizes, budgets, schema and loss. No record is
+    read: the plan is rehearsed on made-up ones.
 
     Examples:
       ringfence plan --schema schema.toml --target ill --epsilon 1 --silo north=500 --silo south=800
@@ -108,11 +110,15 @@ def plan(
     from ringfence.planning.noise_warnings import plan_warnings
     from ringfence.planning.propose import propose_for
     from ringfence.protocol import claimed_against, load_schema
+    from ringfence.rehearsal.quote import rehearse
 
     require_folder(out)
     proposal = propose_for(request, load_schema(schema, target), sizes)
     made = proposal.plan
+    quote = rehearse(made)
     if out is not None:
+        if not anyway:
+            quote.require_worth()
         out.write_bytes(made.content)
     first = made.training_numbers[0]
     silos = Table(
@@ -128,10 +134,10 @@ def plan(
         ["", Table(*alternatives_table(proposal), "Alternatives, best first")] if proposal.alternatives else []
     )
     return Output(
-        {"digest": made.digest(), **as_data(proposal), "plan": made.model_dump(mode="json")},
+        {"digest": made.digest(), **as_data(proposal), **quote.as_data(), "plan": made.model_dump(mode="json")},
         silos,
         *others,
-        "\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]),
+        "\n".join(["", *explain_proposal(proposal), "", *quote.lines(), "", f"plan {made.digest()}"]),
         warnings=plan_warnings(proposal),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringfence.cli.output import Output, Table, require_folder, write_plan
+from ringfence.cli.output import Output, Table, decision, require_folder, write_plan
 from ringfence.errors import PlanError
 from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
 from ringfence.planning.options import REQUIRED, offered, offered_sizes, parse_figures
@@ -62,8 +62,8 @@ def evaluate(options: EvaluationOptions) -> Output:
     make_plan = evaluation_plan_maker(model, against=against, all_records=options.all_records, figures=options.figures)
     if options.out is not None:
         sizes = options.sizes or {terms.name: terms.records for terms in model.plan.silos}
-        return write_plan(make_plan(options.members(sizes)), options.out)
-    result = ask_files(options, model.plan.data, make_plan)
+        return write_plan(make_plan(options.members(sizes)), options.out, options)
+    result = ask_files(options, model.plan.data, make_plan, quoted=decision(options))
     assert result.evaluation is not None  # noqa: S101 (it is all that the plan asks)
     test = exact_on_files(options.files, model, all_records=options.all_records) if options.exact else None
     digest = result.statement.plan.digest()

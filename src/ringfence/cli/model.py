@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.cli.options import App, ModelFile
-from ringfence.cli.output import Output, Table, require_folder, say, warn
+from ringfence.cli.output import Output, Table, decision, require_folder, say, warn
 from ringfence.errors import WHY, OutputError, os_error_as, visible
 from ringfence.federation.requests import DELTA, FILES, AskRequest
 from ringfence.planning.options import REQUIRED, offered
@@ -138,7 +138,13 @@ def summary(options: SummaryOptions) -> Output:
     from ringfence.federation.workflow import summarise_files
     from ringfence.model.model import Model
 
-    found = summarise_files(options, Model.load(options.model), level=options.level, by_silo=options.by_silo)
+    found = summarise_files(
+        options,
+        Model.load(options.model),
+        level=options.level,
+        by_silo=options.by_silo,
+        quoted=decision(options),
+    )
     draws = "silos" if options.by_silo else f"{found.statement.plan.unit}s"
     log_odds = "" if found.positive is None else f"Log odds of '{found.positive}'. "
     title = f"{log_odds}In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.help import Command, Group
-from ringfence.cli.output import Output, show_output
+from ringfence.cli.output import EarlyOutput, Output, show_output
 from ringfence.planning.options import Option
 
 
@@ -89,7 +89,10 @@ def as_typer_command(command: Callable[..., Any]) -> Callable[..., None]:
         json = prints and options.pop("json")
         filled = {name: _filled(kind, options) for name, kind in requests.items()}
         parsed = {name: _parsed(field, options.pop(name)) for name, field in offered.items()}
-        output = command(**filled, **parsed, **options)
+        try:
+            output = command(**filled, **parsed, **options)
+        except EarlyOutput as early:
+            output = early.output
         if prints:
             show_output(output, json=json)
 

@@ -7,7 +7,7 @@ wrote (a name, a category, a note, a file's name) can neither drive the terminal
 import json as json_format
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,9 @@ from ringfence.errors import OutputError, visible, visible_lines
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ringfence.federation.requests import ChargeOptions
     from ringfence.protocol import Plan
+    from ringfence.rehearsal.quote import Quote
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
@@ -71,11 +73,39 @@ def show_output(output: Output, *, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def write_plan(plan: "Plan", out: Path) -> Output:
-    """Write a plan for deployed silos, and return its digest, with the whole plan for machines."""
+class EarlyOutput(Exception):  # noqa: N818 - not an error: a dry run ends where it would charge
+    """The result of a command that ends early."""
+
+    def __init__(self, output: Output) -> None:
+        """Hold the command's result."""
+        super().__init__()
+        self.output = output
+
+
+def decision(options: "ChargeOptions", show: Callable[[str], None] = warn) -> Callable[["Quote"], None]:
+    """Return a function that decides on a quote: show it and go on, refuse to, or end a dry run."""
+
+    def decide(quote: "Quote") -> None:
+        """Show what to expect for the budget; PlanError if that is nothing useful, EarlyOutput in a dry run."""
+        if options.dry_run:
+            raise EarlyOutput(Output(quote.as_data(), *quote.lines()))
+        for line in quote.lines():
+            show(line)
+        if not options.anyway:
+            quote.require_worth()
+
+    return decide
+
+
+def write_plan(plan: "Plan", out: Path, options: "ChargeOptions") -> Output:
+    """Rehearse a plan for deployed silos, write it, and return its digest, with the whole plan for machines."""
+    from ringfence.rehearsal.quote import rehearse
+
+    quote = rehearse(plan)
+    decision(options)(quote)
     out.write_bytes(plan.content)
     return Output(
-        {"digest": plan.digest(), "plan": plan.model_dump(mode="json")},
+        {"digest": plan.digest(), **quote.as_data(), "plan": plan.model_dump(mode="json")},
         f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.",
         f"plan {plan.digest()}",
     )

@@ -27,6 +27,7 @@ NEW_BEGINNING = (
     "Ledger",
 )
 UNUSUAL_BUDGET = ("Accept an epsilon above 20 or a delta above 1/n, which protect nobody.", "Privacy")
+ANYWAY = ("Spend the budget even if nothing useful is expected for it.", "Privacy")
 PLAN_OUT = ("Write a plan for `ringfence server run` here (JSON) instead.", "Deployment")
 """Help and section of options that several commands have."""
 
@@ -39,7 +40,19 @@ def _parse_tries(options: Sequence[str]) -> dict[str, list[Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerOptions:
+class ChargeOptions:
+    """Whether to charge anything at all, and whether to do so where nothing useful is expected."""
+
+    dry_run: bool = offered(
+        False,
+        "Print what to expect for this budget, from a rehearsal on made-up records, and charge nothing.",
+        "Privacy",
+    )
+    anyway: bool = offered(False, *ANYWAY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions(ChargeOptions):
     """Where the ledgers of silos' files are, and what may be entered into them."""
 
     ledgers: Path | None = offered(None, "Folder of the ledgers. Default: beside each table.", "Ledger")

@@ -33,6 +33,7 @@ from ringfence.planning.search import CandidateRequest, SearchProposal, candidat
 from ringfence.protocol import Plan, Schema, load_schema
 from ringfence.protocol.losses.targets import split_targets, values_of
 from ringfence.protocol.plan import sections
+from ringfence.rehearsal.quote import Quote, rehearse
 from ringfence.server import state as learned
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger.budget import Budget, require_usual, require_usual_plan
@@ -41,6 +42,12 @@ from ringfence.silo.records.records import Records, load_records
 
 Planned: TypeAlias = Callable[[Sequence[Plan], Sequence[str]], None]
 """Called with the plans, and remarks to read before anything is charged."""
+
+Quoted: TypeAlias = Callable[[Quote], None]
+"""Called with what to expect, before anything is charged; what it raises stops that."""
+
+PlanMaker: TypeAlias = Callable[[Sequence[Member]], Plan]
+"""Makes the plan of a query from the silos that are asked."""
 
 WatchPlan: TypeAlias = Callable[[Plan, RoundOutcome], None]
 """Called with every finished round of a plan."""
@@ -57,6 +64,7 @@ class WorkflowResult:
     proposal: Proposal
     result: TrainingResult
     test: ExactScores | None
+    quote: Quote
     losses: Mapping[int, float] = field(default_factory=dict)
     division: SearchProposal | None = None
 
@@ -71,6 +79,7 @@ class WorkflowResult:
             "rounds": sum(plan.rounds for plan in statement.plans),
             "steps": model.plan.steps,
             **as_data(self.proposal),
+            **self.quote.as_data(),
             "silos": {name: guarantee.model_dump(mode="json") for name, guarantee in statement.silos.items()},
             "findings": learned.as_data(self.result.findings),
         }
@@ -86,20 +95,31 @@ class WorkflowResult:
         return report
 
 
-def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Member]], Plan]) -> TrainingResult:
-    """Make a plan for the files' silos, and run it through their gates; each silo's ledger is charged."""
+def ask_files(
+    request: AskRequest,
+    schema: Schema,
+    make: PlanMaker,
+    *,
+    rehearsed: Callable[[Plan], Quote] = rehearse,
+    quoted: Quoted = Quote.require_worth,
+) -> TrainingResult:
+    """Make a plan for the files' silos, rehearse it, and run it through their gates; each silo's ledger is charged.
+
+    PlanError, by default, if nothing useful is expected.
+    """
     cap = _budget(request.cap)
     paths = silo_paths(request.files)
     records = {name: load_records(path, schema) for name, path in paths.items()}
     plan = make(request.members({name: len(own) for name, own in records.items()}))
     if not request.unusual_budget:
         require_usual_plan(plan, cap)
+    quoted(rehearsed(plan))
     return train(plan, _silos(request, paths, records, cap))
 
 
 def evaluation_plan_maker(
     model: Model, *, against: Model | None = None, all_records: bool = False, figures: Sequence[str] | None = None
-) -> Callable[[Sequence[Member]], Plan]:
+) -> PlanMaker:
     """Return a function from silos to the plan that evaluates the model, and compares it with `against`.
 
     The plan asks the records that training held out, or all with `all_records`. PlanError if the models do not predict
@@ -123,10 +143,19 @@ def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = F
     return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
 
 
-def summarise_files(request: AskRequest, model: Model, *, level: float = 0.95, by_silo: bool = False) -> Summary:
+def summarise_files(
+    request: AskRequest,
+    model: Model,
+    *,
+    level: float = 0.95,
+    by_silo: bool = False,
+    quoted: Quoted = Quote.require_worth,
+) -> Summary:
     """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
     require_level(level, len(request.files) if by_silo else None)
-    result = ask_files(request, model.plan.data, partial(make_summary_plan, model.plan, model.weights))
+    make_plan = partial(make_summary_plan, model.plan, model.weights)
+    rehearsed = partial(rehearse, level=level, by_silo=by_silo)
+    result = ask_files(request, model.plan.data, make_plan, rehearsed=rehearsed, quoted=quoted)
     return summarise_coefficients(result.statement, result.findings, level=level, by_silo=by_silo)
 
 
@@ -135,18 +164,23 @@ def train_files(
     *,
     planned: Planned = lambda plans, remarks: None,
     watch: WatchPlan = lambda plan, outcome: None,
+    quoted: Quoted = Quote.require_worth,
 ) -> WorkflowResult:
     """Read every silo's file, make a plan, train through the gates, and evaluate on held-out records.
 
     With `tries` there is a candidate for every combination of values, and the best on held-out records is returned; all
-    of it costs what the request grants. `planned` gets the plans, and remarks to read before anything is charged. What
-    cannot be done is refused before that, too.
+    of it costs what the request grants. `planned` gets the plans, and remarks to read before anything is charged, and
+    `quoted` what a rehearsal lets expect; by default it raises PlanError for a model that is not expected to beat
+    guessing. What cannot be done is refused before that, too.
     """
     with _loaded(request) as loaded:
-        return _search(request, loaded, planned, watch) if request.tries else _train(request, loaded, planned, watch)
+        run = _search if request.tries else _train
+        return run(request, loaded, planned, watch, quoted)
 
 
-def _train(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan) -> WorkflowResult:
+def _train(
+    request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan, quoted: Quoted
+) -> WorkflowResult:
     """Propose a plan for the files' silos, train it, and measure the model on test records."""
     # With test files, no records need to be held out.
     held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
@@ -156,6 +190,8 @@ def _train(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: Wa
     if not request.unusual_budget:
         require_usual_plan(plan, loaded.cap)
     planned([plan], plan_warnings(proposal))
+    quote = rehearse(plan)
+    quoted(quote)
     marked = marks(plan)
     losses: dict[int, float] = {}
 
@@ -169,10 +205,12 @@ def _train(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: Wa
 
     collect = None if loaded.shuffler is None else loaded.shuffler.collect(plan)
     result = train(plan, loaded.silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
-    return WorkflowResult(proposal, result, loaded.measured(result.model), losses)
+    return WorkflowResult(proposal, result, loaded.measured(result.model), quote, losses)
 
 
-def _search(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan) -> WorkflowResult:
+def _search(
+    request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan, quoted: Quoted
+) -> WorkflowResult:
     """Train all candidates of a search on the files' silos, compare them, and keep the best."""
     if request.peer_to_peer:
         raise PlanError("Candidates are compared by a server: remove --peer-to-peer, or train a single candidate.")
@@ -187,9 +225,12 @@ def _search(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: W
         for silo, promised in proposed.promised.items():
             require_usual([promised[0], *limits], len(loaded.silos[silo].records))
     planned(proposed.plans, [*proposed.explain(), *proposed.warnings()])
+    quote = rehearse(proposed.comparison, *(each.plan for each in proposed.candidates))
+    quoted(quote)
     collect = None if loaded.shuffler is None else loaded.shuffler.collect
     result, choice = train_and_choose(proposed, loaded.silos, watch=watch, collect=collect)
-    return WorkflowResult(proposed.candidates[choice.best], result, loaded.measured(result.model), division=proposed)
+    best = proposed.candidates[choice.best]
+    return WorkflowResult(best, result, loaded.measured(result.model), quote, division=proposed)
 
 
 @dataclass(frozen=True)

@@ -85,14 +85,23 @@ def summarise_coefficients(
     statement: Statement, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False
 ) -> Summary:
     """Make a summary of what a plan of `planning.query_plans` found."""
-    plan, found = statement.plan, measured_moments(findings)
+    return Summary(
+        coefficients_of_run(statement.plan, findings, level=level, by_silo=by_silo), level, by_silo, statement
+    )
+
+
+def coefficients_of_run(
+    plan: Plan, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False
+) -> dict[str, CoefficientInterval]:
+    """Return every coefficient with its interval, the largest first, unknown ones and the intercept last."""
+    found = measured_moments(findings)
     require_level(level, len(found.silos) if by_silo else None)
     names, functions, offsets = coefficients_in_table_units(plan)
     records = sum(terms.records for terms in plan.silos if terms.name in found.silos)
     intervals = coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
     named = dict(zip(names, intervals, strict=True))
     order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_known, -abs(named[name].estimate)))
-    return Summary({name: named[name] for name in order}, level, by_silo, statement)
+    return {name: named[name] for name in order}
 
 
 INTERCEPT = "(intercept)"

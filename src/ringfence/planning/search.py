@@ -26,8 +26,6 @@ from ringfence.estimates.evaluation import chosen_figures
 from ringfence.planning.draft import EVALUATIONS, evaluation_noise, held_out_terms
 from ringfence.planning.noise_warnings import (
     large_epsilon_warning,
-    noisy_scores_warning,
-    noisy_weights_warning,
     wide_maps_warning,
 )
 from ringfence.planning.propose import Proposal, propose
@@ -198,12 +196,7 @@ class SearchProposal:
     def warnings(self) -> list[str]:
         """Return warnings about a search: too little budget per candidate, or too few held-out records."""
         lines, plan, unit = [], self.candidates[0].plan, self.comparison.unit
-        if found := [warning for each in self.candidates if (warning := noisy_weights_warning(each))]:
-            lines.append(
-                f"Of {len(self.candidates)} candidates, {len(found)} would learn almost nothing. Try fewer: "
-                f"alone, a candidate has {self.share:.3g} times the noise. {found[0]}"
-            )
-        lines += [noisy_scores_warning(plan), wide_maps_warning(plan)]
+        lines.append(wide_maps_warning(plan))
         if self.hidden > 0.5:
             lines.append(
                 f"The held-out {unit}s are too few to choose with: noise hides differences of up to {self.hidden:.2g} "

@@ -1,29 +1,26 @@
 """Many runs of one plan on public data: compiled where training asks for plain gradients, else round by round.
 
 Round by round, all runs are simulated together: the silos' averaged answers are computed for all of them at once
-(`simulation.queries`), and every run adds the noise of its own seed. Nothing here is private.
+(`rehearsal.answers`), and every run adds the noise of its own seed. Nothing here is private.
 """
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import jax
 import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.protocol import FloatArray, Participation, Plan, Stage
-from ringfence.protocol.plan.plan import EVERYBODY, task
-from ringfence.server.queries import handler_of
-from ringfence.server.state import RoundAnswers, ServerState
+from ringfence.protocol.plan.plan import EVERYBODY
+from ringfence.rehearsal import rounds
+from ringfence.rehearsal.answers import Silos
+from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
 from ringfence.simulation.channels import simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
 from ringfence.simulation.gradient import is_compiled
-from ringfence.simulation.queries import NoiselessAnswers
-
-Silos: TypeAlias = Sequence[tuple[FloatArray, FloatArray] | Records]
 
 
 def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int]) -> FloatArray:
@@ -47,30 +44,9 @@ def simulated_states(plan: Plan, silos: Silos, seeds: Sequence[int], stages: int
 
     Every silo answers, from all its records, with Gaussian noise of the plan's sigma, or with coins through a shuffler.
     """
-    states = [ServerState.initial(plan) for _ in seeds]
-    choices = [np.random.default_rng(seed) for seed in seeds]
-    noiseless = NoiselessAnswers(plan, silos)
-    names, weights = zip(*((terms.name, terms.weight) for terms in plan.silos), strict=True)
-    for round in range(plan.rounds):
-        stage, number, place = plan.place(round)
-        if number >= stages:
-            break
+    for stage in plan.stages[:stages]:
         _require_everything(stage, len(plan.silos))
-        query, server = stage.query, handler_of(stage.query)
-        arguments = [server.argument(query, own, round) for own in states]
-        sigmas = np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
-        # A survey may use each silo's answer; training, and a shuffler, give the average alone.
-        together = query.trains or stage.channel.is_collected
-        exact = noiseless.means(query, arguments) if together else noiseless.each(query, arguments)
-        for run, answer in enumerate(exact):
-            if stage.channel.is_collected:
-                mean, each = answer + collected_noise(plan, number, choices[run], len(answer)), {}
-            else:
-                noise = sigmas[:, None] * choices[run].standard_normal((len(sigmas), answer.shape[-1]))
-                mean = weights @ noise + (answer if together else weights @ answer)
-                each = {} if together else dict(zip(names, answer + noise, strict=True))
-            states[run] = server.receive(query, states[run], RoundAnswers(number, round, names, mean, each))
-    return states
+    return rounds.simulated_states(plan, silos, seeds, stages, collected=collected_noise)
 
 
 def collected_noise(plan: Plan, number: int, random: np.random.Generator, length: int) -> FloatArray:

@@ -65,7 +65,8 @@ class DataSet:
     goals: dict[float, float]
 
 
-def _school_schema() -> Schema:
+def school_schema() -> Schema:
+    """Return the public schema of the schools' table."""
     columns: dict[str, object] = {
         f"x{number:02d}": {"type": "numeric", "lower": 0, "upper": 100 if number in (4, 5) else 1}
         for number in range(1, 28)
@@ -76,7 +77,7 @@ def _school_schema() -> Schema:
 
 @lru_cache(maxsize=1)
 def _schools(data_dir: Path | None) -> tuple[datasets.Encoded, NDArray[np.int64]]:
-    return datasets.load_schools(_school_schema(), data_dir)
+    return datasets.load_schools(school_schema(), data_dir)
 
 
 def build_school(trial: int, data_dir: Path | None) -> Problem:

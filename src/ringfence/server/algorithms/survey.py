@@ -229,9 +229,9 @@ def _best_clip_and_step(
             shift = (1 - clip) * target.imbalance / LABEL_CURVATURE
             signal = SCORE_VARIANCE
         best = (math.inf, 1.0)
-        for share in STEPS:
-            step = share / steepest / max(float(np.max(whitened.moments)), 0.5)
-            bias, noise_gain = descent_errors(whitened.moments * curvature, step, momentum, plan.steps, averaged)
+        steps = np.array([share / steepest / max(float(np.max(whitened.moments)), 0.5) for share in STEPS])
+        errors = descent_errors(whitened.moments * curvature, steps[:, None], momentum, plan.steps, averaged)
+        for step, bias, noise_gain in zip(steps.tolist(), *errors, strict=True):
             error = (
                 signal * float(spread @ bias**2)
                 + target.uncertainty * float(bias[main]) ** 2
@@ -289,7 +289,7 @@ def training_noise(plan: Plan) -> float:
 
 
 def descent_errors(
-    curvatures: FloatArray, step: float, momentum: float, rounds: int, averaged: int
+    curvatures: FloatArray, step: float | FloatArray, momentum: float, rounds: int, averaged: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the residual bias and the accumulated noise of heavy-ball's averaged iterate, by curvature.
 
@@ -297,7 +297,7 @@ def descent_errors(
     """
     distance, velocity = np.ones_like(curvatures), np.zeros_like(curvatures)
     total = np.zeros_like(curvatures)
-    response = change = np.full_like(curvatures, -step)  # to one round's noise, after as many rounds as there are sums
+    response = change = -step * np.ones_like(curvatures)  # to one round's noise, after as many rounds as there are sums
     sums = [np.zeros_like(curvatures)]
     for done in range(1, rounds + 1):
         velocity = momentum * velocity - step * curvatures * distance

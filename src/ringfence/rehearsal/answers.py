@@ -6,7 +6,7 @@ about persons, is computed silo by silo as the silos do.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ringfence.silo.queries import compute
 from ringfence.silo.queries.feature_moments import target_bin
 from ringfence.silo.queries.gradient import clipped_mean
 from ringfence.silo.records.records import Records
+
+Silos: TypeAlias = Sequence[tuple[FloatArray, FloatArray] | Records]
+"""Each silo's features and targets, or its records."""
 
 
 class WeightedRows:
@@ -40,7 +43,7 @@ class WeightedRows:
 class NoiselessAnswers:
     """Silos that answer for all their records, and the server's average of their answers."""
 
-    def __init__(self, plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray] | Records]) -> None:
+    def __init__(self, plan: Plan, silos: Silos) -> None:
         """Prepare to answer a plan's queries on the silos' records without noise, for simulations."""
         self.plan = plan
         self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]

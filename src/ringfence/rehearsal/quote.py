@@ -1,0 +1,234 @@
+"""The quote: how precise a plan's results will be, and whether they are worth their privacy budget.
+
+    quote = rehearse(plan)
+    print(*quote.lines(), sep="\\n")
+    quote.require_worth()
+
+A plan is rehearsed a few times, each time on another made-up population, with the plan's own noise. All rounds run, and
+the results are read as the server reads them, so a plan that could not finish fails here, before anything is charged.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ringfence.errors import PlanError, RingfenceError, TrainingError, visible
+from ringfence.estimates.metrics import Metric
+from ringfence.estimates.statistics import CategoryShares, StatisticsTables
+from ringfence.model.summary import coefficients_of_run
+from ringfence.planning.noise_warnings import widest_column
+from ringfence.protocol import Plan
+from ringfence.rehearsal.population import Population
+from ringfence.rehearsal.rounds import simulated_states
+from ringfence.server.queries.evaluation import evaluation_of_run
+from ringfence.server.queries.statistics import statistics_of_run, survival_curve_of_run
+from ringfence.server.state import Findings, ServerState
+from ringfence.silo.records.records import Records
+
+REHEARSALS = 8
+READ = 3
+"""Rehearsals whose results are read: half-widths vary little between populations, a model's gain much."""
+
+ROWS = 4000
+"""The most made-up records of all silos together; a silo has at least `LEAST_ROWS`, if it has as many records."""
+
+LEAST_ROWS = 50
+_WORK = 4e8
+"""Fewer records, and fewer rehearsals, if second moments of all features would take more products than that."""
+
+TEST_ROWS = 2000
+"""Made-up records that a rehearsed model is measured on."""
+
+USEFUL = 0.1
+"""A share, or a number in parts of its range, is useful if its interval's half-width is at most that."""
+
+LISTED = 6
+"""How many figures a quote names."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a plan is expected to yield for its budget, from rehearsals on made-up records.
+
+    `half_widths` are the medians over the rehearsals; None marks figures that would be too noisy to report. `gain` is
+    the mean share of guessing's error that the model removes; None where nothing is trained.
+    """
+
+    plan: Plan
+    half_widths: Mapping[str, float | None]
+    gain: float | None
+    rehearsals: int
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether the model is expected to beat guessing, or, where nothing is trained, any figure to be useful."""
+        if self.gain is not None:
+            return self.gain > 0
+        return any(width is not None for width in self.half_widths.values())
+
+    def lines(self) -> list[str]:
+        """Return what to expect, in at most three lines."""
+        epsilon = max(terms.guarantee.epsilon for terms in self.plan.silos)
+        lines = []
+        if self.half_widths:
+            lines.append(f"For epsilon = {epsilon:.4g} expect {_listed(self.half_widths)}.")
+        if self.gain is not None:
+            lines.append(_gain_words(self.plan, self.gain))
+        times = "once" if self.rehearsals == 1 else f"{self.rehearsals} times"
+        lines.append(
+            f"Rehearsed {times} on made-up {self.plan.unit}s that fit the schema, with this plan's noise; yours may "
+            "show more or less. Nothing has been charged yet."
+        )
+        return lines
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the quote as plain data."""
+        return {
+            "expected": {
+                "half_widths": dict(self.half_widths),
+                "gain_over_guessing": self.gain,
+                "rehearsals": self.rehearsals,
+                "worth_it": self.is_worth_it,
+            }
+        }
+
+    def require_worth(self) -> None:
+        """Raise PlanError, with remedies, if nothing useful is expected."""
+        if self.is_worth_it:
+            return
+        what = (
+            "no figure would be precise enough to report"
+            if self.gain is None
+            else "the model is not expected to beat guessing"
+        )
+        raise PlanError(
+            f"Refused, and nothing was charged: {what}. {_remedies(self.plan)} To spend the budget all the same, add "
+            "--anyway."
+        )
+
+
+def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool = False) -> Quote:
+    """Rehearse a plan on made-up records, and return what to expect of it.
+
+    `candidates` are plans whose models the plan compares. `level` and `by_silo` are those of a summary's intervals.
+    PlanError if the plan could not finish.
+    """
+    trained = candidates or ((plan,) if plan.training_numbers else ())
+    count = max(2, min(REHEARSALS, round(_WORK / (ROWS * plan.data.width**2)))) if trained else READ
+    half_widths: dict[str, list[float | None]] = {}
+    gains = []
+    try:
+        for seed in range(count):
+            population = Population(trained[0] if trained else plan, np.random.default_rng(seed))
+            state = _run(plan, candidates, _silos(plan, population), seed, whole=seed < READ)
+            if trained:
+                gains.append(population.gain(state.model(), population.records(TEST_ROWS)))
+            for name, width in _half_widths(plan, state.findings, level, by_silo) if seed < READ else ():
+                half_widths.setdefault(name, []).append(width)
+    except RingfenceError:
+        raise
+    except Exception as problem:
+        raise PlanError(
+            f"This plan's rounds or results cannot be computed ({type(problem).__name__} in a rehearsal), so nothing "
+            "was charged. Please report this, with the schema and the command."
+        ) from problem
+    widths = {name: _median(own) for name, own in half_widths.items()}
+    return Quote(plan, widths, float(np.mean(gains)) if gains else None, count)
+
+
+def _run(plan: Plan, candidates: Sequence[Plan], silos: Sequence[Records], seed: int, *, whole: bool) -> ServerState:
+    """Run a plan on made-up records, its candidates first; unless the `whole` plan is wanted, only what trains."""
+    models = [simulated_states(own, silos, [seed], 1 + own.training_numbers[-1])[0].model() for own in candidates]
+    stages = None if whole or candidates else 1 + plan.training_numbers[-1]
+    return simulated_states(plan, silos, [seed], stages, candidates=models)[0]
+
+
+def _median(widths: Sequence[float | None]) -> float | None:
+    """Return the median of half-widths, where an unknown one is infinite; None if that is infinite."""
+    middle = float(np.median([math.inf if width is None else width for width in widths]))
+    return middle if math.isfinite(middle) else None
+
+
+def _silos(plan: Plan, population: Population) -> list[Records]:
+    """Draw made-up records for every silo: as many as it has, up to a limit."""
+    share = min(1.0, _WORK / (ROWS * plan.data.width**2) / 2)
+    most = max(LEAST_ROWS, int(ROWS * share) // len(plan.silos))
+    return [population.records(min(terms.records, most)) for terms in plan.silos]
+
+
+def _half_widths(
+    plan: Plan, findings: Mapping[str, Findings], level: float, by_silo: bool
+) -> Iterator[tuple[str, float | None]]:
+    """Yield half the width of the interval of every figure that a rehearsal found."""
+    evaluation = evaluation_of_run(plan, findings)
+    for metric in () if evaluation is None else evaluation.together.metrics:
+        if "guessing" not in metric.name:
+            yield metric.name, _half_width(metric)
+    if points := survival_curve_of_run(plan, findings):
+        yield "the survival curve", _useful(max(point.high - point.low for point in points) / 2, 1.0)
+    with suppress(TrainingError):  # a plan that asks for no statistics
+        yield from _of_statistics(statistics_of_run(plan, findings))
+    with suppress(TrainingError):  # or for no summary
+        for name, one in coefficients_of_run(plan, findings, level=level, by_silo=by_silo).items():
+            yield f"the coefficient of {name}", (one.high - one.low) / 2 if one.is_known else None
+
+
+def _half_width(metric: Metric) -> float | None:
+    """Return half the width of a metric's interval; None if it is too noisy to report."""
+    if metric.value is None or metric.low is None or metric.high is None:
+        return None
+    return (metric.high - metric.low) / 2
+
+
+def _of_statistics(tables: StatisticsTables) -> Iterator[tuple[str, float | None]]:
+    """Yield the half-widths of every numeric column's median, and of its categories' shares otherwise."""
+    for name, column in tables.together.columns.items():
+        if isinstance(column, CategoryShares):
+            widths = [(one.population.high - one.population.low) / 2 for one in column.cells.values()]
+            yield f"shares of {name}", _useful(max(widths), 1.0)
+        else:
+            low, high = column.quantiles[0.5].population
+            size = float(column.edges[-1] - column.edges[0])
+            yield f"the median of {name}", _useful((high - low) / 2, size)
+
+
+def _useful(width: float, size: float) -> float | None:
+    """Return a half-width if it is a small enough part of the range to be useful."""
+    return width if width <= USEFUL * size else None
+
+
+def _listed(widths: Mapping[str, float | None]) -> str:
+    """Write figures with their half-widths, and name those that are too noisy."""
+    known = [f"{visible(name)} to about ±{width:.2g}" for name, width in widths.items() if width is not None]
+    unknown = [visible(name) for name, width in widths.items() if width is None]
+    parts = [_first(known), f"{_first(unknown)} not at all" if unknown else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def _first(items: Sequence[str]) -> str:
+    """List the first few items, and say how many more there are."""
+    return ", ".join(items[:LISTED]) + (f" and {len(items) - LISTED} more" if len(items) > LISTED else "")
+
+
+def _gain_words(plan: Plan, gain: float) -> str:
+    """Say how the model's error is expected to compare with guessing's."""
+    if gain <= 0:
+        return "The model is not expected to beat guessing: noise would outweigh what it learns."
+    if plan.loss.target_kind in ("label", "class"):
+        return f"The model is expected to make about {gain:.0%} fewer errors than guessing."
+    if plan.loss.is_squared_error:
+        return f"The model's RMSE is expected to be about {gain:.0%} below that of guessing the mean."
+    return "The model is expected to beat the best constant."
+
+
+def _remedies(plan: Plan) -> str:
+    """Say what would make a plan's results useful."""
+    shuffler = ", or trust a shuffler (--trust shuffler)" if plan.trust == "nobody" and plan.training_numbers else ""
+    return (
+        f"Use more {plan.unit}s or silos, a larger epsilon, or fewer columns (there are {plan.data.width} "
+        f"features{widest_column(plan)}){shuffler}."
+    )

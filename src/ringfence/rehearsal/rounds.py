@@ -1,0 +1,62 @@
+"""All rounds of a plan on given records, with seeded noise and without gates. Nothing here is private."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from ringfence.protocol import FloatArray, Plan
+from ringfence.protocol.plan.plan import task
+from ringfence.rehearsal.answers import NoiselessAnswers, Silos
+from ringfence.server.queries import handler_of
+from ringfence.server.state import RoundAnswers, ServerState
+
+CollectedNoise: TypeAlias = Callable[[Plan, int, np.random.Generator, int], FloatArray]
+"""Draws the noise of a stage's average where a third party collects the answers, given the number of its numbers."""
+
+
+def simulated_states(
+    plan: Plan,
+    silos: Silos,
+    seeds: Sequence[int],
+    stages: int | None = None,
+    *,
+    candidates: Sequence[FloatArray] = (),
+    collected: CollectedNoise | None = None,
+) -> list[ServerState]:
+    """Simulate the first `stages` stages, or all, once for each seed, and return the server's state after each run.
+
+    Every silo answers from all its records, with Gaussian noise of the plan's sigma. Where a round asks only some of
+    them, the average has as much more noise. `candidates` are the weights of models that the plan compares.
+    """
+    states = [ServerState.initial(plan, candidates) for _ in seeds]
+    choices = [np.random.default_rng(seed) for seed in seeds]
+    noiseless = NoiselessAnswers(plan, silos)
+    names, weights = zip(*((terms.name, terms.weight) for terms in plan.silos), strict=True)
+    for round in range(plan.rounds):
+        stage, number, place = plan.place(round)
+        if stages is not None and number >= stages:
+            break
+        query, server = stage.query, handler_of(stage.query)
+        arguments = [server.argument(query, own, round) for own in states]
+        sigmas = np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
+        wider = stage.participation.share(len(names)) ** -0.5
+        # A survey may use each silo's answer; training, and a shuffler, give the average alone.
+        together = query.trains or stage.channel.is_collected
+        exact = noiseless.means(query, arguments) if together else noiseless.each(query, arguments)
+        for run, answer in enumerate(exact):
+            if stage.channel.is_collected:
+                mean, each = answer + (collected or _gaussian)(plan, number, choices[run], len(answer)), {}
+            else:
+                noise = sigmas[:, None] * choices[run].standard_normal((len(sigmas), answer.shape[-1]))
+                mean = wider * (weights @ noise) + (answer if together else weights @ answer)
+                each = {} if together else dict(zip(names, answer + noise, strict=True))
+            states[run] = server.receive(query, states[run], RoundAnswers(number, round, names, mean, each))
+    return states
+
+
+def _gaussian(plan: Plan, number: int, random: np.random.Generator, length: int) -> FloatArray:
+    """Draw Gaussian noise of the deviation that all silos' coins have in a simulated stage's average."""
+    deviation = math.hypot(*(terms.weight * terms.stages[number].sigma for terms in plan.silos))
+    return deviation * random.standard_normal(length)
