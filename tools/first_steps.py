@@ -41,6 +41,7 @@ class Step:
     status: int = 0
     says: str = ""
     serves: bool = False  # until it is stopped, once it has said so
+    alone: bool = False  # in an empty folder, where no earlier step has made what it names
 
 
 def refused(command: str, says: str) -> Step:
@@ -131,7 +132,7 @@ OF_EXTRA: dict[str, tuple[Step, ...]] = {
         refused("silo serve nowhere", "nowhere"),
         Step("silo page silo --port many", 2, "'--port'"),
         Step("shuffler init shuffler"),
-        Step("shuffler serve shuffler", says="is served at", serves=True),
+        Step("shuffler serve shuffler --port 0", says="is served at", serves=True),
         refused("shuffler serve silo", "silo"),
     ),
     "deployment": (
@@ -269,6 +270,8 @@ def _become(step: Step, printed: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
+    if step.alone:
+        os.chdir(tempfile.mkdtemp(dir="."))
     if step.command.startswith("\n"):
         Path("program.py").write_text(step.command, encoding="utf-8")
         os.execv(sys.executable, [sys.executable, "program.py"])  # noqa: S606 (no shell)
@@ -307,7 +310,7 @@ def steps(extra: str, *, options: bool) -> Iterator[tuple[Step, set[int]]]:
         if find_spec(package) is None:
             yield Step(step.command, step.status, f'pip install "ringfence[{needed}]"'), {step.status}
     for words, statuses in misuse(extra, options=options):
-        yield Step(shlex.join(words)), statuses
+        yield Step(shlex.join(words), alone=True), statuses
 
 
 def main(extra: str, *, options: bool) -> int:
