@@ -1,12 +1,16 @@
 """What is made of noisy counts: exact where there is no noise, in agreement, and with intervals that hold."""
 
+import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ringfence.estimates.statistics import CategoryShares, CrossTable, NumericSummary, StatisticsTables
+from ringfence.estimates.intervals import Interval
+from ringfence.estimates.statistics import CategoryShares, CrossTable, Estimate, NumericSummary, StatisticsTables
+from ringfence.evidence.report import statistics_report
 from ringfence.protocol import FloatArray, Plan, Statistics
 from ringfence.server.queries.statistics import statistics_of_run
 from ringfence.server.state import Findings
@@ -186,3 +190,14 @@ def test_silos_of_one_kind_seldom_differ_and_one_of_another_kind_is_named() -> N
         parts = [own.columns["ill"] for own in differ.silos.values()]
         total = sum(own.cells[name].value * 4000 for own in parts if isinstance(own, CategoryShares))
         assert column.cells[name].value * 12_000 == pytest.approx(total)
+
+
+def test_a_deviation_that_may_as_well_be_0_is_shown_as_an_interval_alone() -> None:
+    nothing = NumericSummary(np.zeros(2), (), (), {}, None, None, None)
+    for variance, usable in ((Interval(0.0, 484.0), False), (Interval(350.0, 484.0), True)):
+        found = replace(nothing, variance=Estimate(400.0 if usable else 0.0, variance, variance)).deviation
+        assert found is not None
+        assert found.usable == usable
+        assert found.as_data()["value"] == (20.0 if usable else None)
+        assert found.as_data()["these_records"] == [math.sqrt(end) for end in variance]
+        assert statistics_report._with_interval(found) == ("20 [18.71, 22]" if usable else "[0, 22]")
