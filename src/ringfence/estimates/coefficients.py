@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import norm, t
+from scipy.special import ndtr, stdtr
 
 from ringfence.estimates.intervals import critical_value, fieller_interval
 from ringfence.protocol import Facts, FloatArray, SecondMoments, unpack
@@ -171,8 +170,8 @@ def _tested(estimate: float, variance: Sequence[float], level: float, freedom: f
     if ends is None or not constant >= 0:
         return _unbounded(estimate)
     at_zero = variance[0] - 2 * variance[1] * estimate + variance[2] * estimate**2
-    law = norm if math.isinf(freedom) else t(freedom)
-    p_value = 2 * float(law.sf(abs(estimate) / math.sqrt(at_zero))) if at_zero > 0 else 0.0
+    below = -abs(estimate) / math.sqrt(at_zero) if at_zero > 0 else -math.inf
+    p_value = 2 * float(ndtr(below) if math.isinf(freedom) else stdtr(freedom, below))
     return CoefficientInterval(estimate, math.sqrt(variance[0]), estimate + ends.low, estimate + ends.high, p_value)
 
 

@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from ringfence.protocol import FloatArray
 
@@ -36,13 +36,13 @@ class Interval(NamedTuple):
 
 def critical_value(level: float, freedom: float = math.inf) -> float:
     """Return z such that ±z has probability `level` under the normal law, or Student's t with `freedom` degrees."""
-    law = norm if math.isinf(freedom) else t(freedom)
-    return float(law.ppf(0.5 + level / 2))
+    at = 0.5 + level / 2
+    return float(ndtri(at) if math.isinf(freedom) else stdtrit(freedom, at))
 
 
 def bonferroni_critical_value(comparisons: float) -> float:
     """Return the critical value at which so many intervals cover together with probability `COVERAGE`."""
-    return float(norm.ppf(1 - (1 - COVERAGE) / (2 * comparisons)))
+    return float(ndtri(1 - (1 - COVERAGE) / (2 * comparisons)))
 
 
 Z = critical_value(COVERAGE)

@@ -31,10 +31,11 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.query_plans import make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import FloatArray, Plan, Schema
+from ringfence.rehearsal.quote import Quote, rehearse
 from ringfence.silo.ledger.budget import Budget, require_usual_plan
 from ringfence.sources import frames
 
-_NOT_COMPARED = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget"}
+_NOT_COMPARED = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget", "anyway"}
 """Parameters that may differ between two fits that ask the same query."""
 
 
@@ -96,6 +97,8 @@ class FederatedLinearModel(TableReader, ABC):
         Why records that already have a ledger elsewhere get another one here. The new ledger records the reason.
     unusual_budget : bool, default=False
         Set to True to allow an epsilon above 20 or a delta above 1/n, which protect nobody.
+    anyway : bool, default=False
+        Set to True to fit a model that is not expected to beat guessing. Otherwise it is refused, for no charge.
 
     Attributes
     ----------
@@ -103,6 +106,8 @@ class FederatedLinearModel(TableReader, ABC):
         The coefficients, in the units of X.
     intercept_ : float or array
         The constant term, in the units of X: X @ coef_.T + intercept_ is the decision function, or the prediction.
+    quote_ : Quote
+        What was expected before anything was charged, from a rehearsal on made-up rows. Print it.
     privacy_ : Statement
         What this fit guarantees to each silo's records (or persons), and what all fits so far have used. Print it.
     evaluation_ : EvaluationReport
@@ -335,10 +340,16 @@ class FederatedLinearModel(TableReader, ABC):
         cap = self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
-        # Here the plan is known, and nothing is charged yet.
+        self._require_worth(rehearse(plan))
         totals = self._charge(data, [plan], cap, self._settings())
         with self._silos(data, cap) as silos, rounds_shown(plan.rounds) as count:
             return totals, train(plan, silos, watch=lambda outcome: count())
+
+    def _require_worth(self, quote: Quote) -> None:
+        """Keep the quote, and refuse a model that is not expected to beat guessing, before anything is charged."""
+        self.quote_ = quote
+        if not self.anyway:
+            quote.require_worth(word="anyway=True")
 
     def _charge(self, data: FitData, plans: Sequence[Plan], cap: Budget | None, settings: str) -> dict[str, Budget]:
         """Charge plans that are approved together in this process's memory, as one fit."""

@@ -79,6 +79,7 @@ class Parameters:
     equal_rows: str = "copies"
     new_beginning: str = ""
     unusual_budget: bool = False
+    anyway: bool = False
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

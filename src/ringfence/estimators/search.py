@@ -19,6 +19,7 @@ from ringfence.federation.choosing import train_and_choose
 from ringfence.federation.progress import rounds_shown
 from ringfence.model.statement import Statement
 from ringfence.planning.search import CandidateRequest, grid, propose_search
+from ringfence.rehearsal.quote import rehearse
 from ringfence.silo.ledger.budget import require_usual
 
 TRIED = ("algorithm", "clip", "lasso", "max_rounds", "person_rule", "ridge", "rows_per_person")
@@ -113,6 +114,7 @@ class FederatedSearch(MetaEstimatorMixin, Seedless):  # type: ignore[misc]  # sc
             for silo, size in data.sizes().items():
                 asked = [proposed.promised[silo][0], *(() if cap is None else cap.limits)]
                 require_usual(asked, size, word="unusual_budget=True")
+        best._require_worth(rehearse(proposed.comparison, *(each.plan for each in proposed.candidates)))
         settings = f"{type(self).__name__} of {candidates!r} {best._settings()}"
         totals = best._charge(data, proposed.plans, cap, settings)
         rounds = sum(plan.rounds for plan in proposed.plans)

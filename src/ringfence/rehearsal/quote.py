@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import PlanError, RingfenceError, TrainingError, visible
-from ringfence.estimates.metrics import Metric
+from ringfence.estimates.metrics import REACH, Metric
 from ringfence.estimates.statistics import CategoryShares, StatisticsTables
 from ringfence.model.summary import coefficients_of_run
 from ringfence.planning.noise_warnings import widest_column
@@ -42,9 +42,6 @@ _WORK = 4e8
 
 TEST_ROWS = 2000
 """Made-up records that a rehearsed model is measured on."""
-
-USEFUL = 0.1
-"""A share, or a number in parts of its range, is useful if its interval's half-width is at most that."""
 
 LISTED = 6
 """How many figures a quote names."""
@@ -96,8 +93,12 @@ class Quote:
             }
         }
 
-    def require_worth(self) -> None:
-        """Raise PlanError, with remedies, if nothing useful is expected."""
+    def __str__(self) -> str:
+        """Return what to expect, in words."""
+        return "\n".join(self.lines())
+
+    def require_worth(self, *, word: str = "--anyway") -> None:
+        """Raise PlanError, with remedies, if nothing useful is expected; `word` would spend the budget all the same."""
         if self.is_worth_it:
             return
         what = (
@@ -107,7 +108,7 @@ class Quote:
         )
         raise PlanError(
             f"Refused, and nothing was charged: {what}. {_remedies(self.plan)} To spend the budget all the same, add "
-            "--anyway."
+            f"{word}."
         )
 
 
@@ -198,7 +199,7 @@ def _of_statistics(tables: StatisticsTables) -> Iterator[tuple[str, float | None
 
 def _useful(width: float, size: float) -> float | None:
     """Return a half-width if it is a small enough part of the range to be useful."""
-    return width if width <= USEFUL * size else None
+    return width if width <= REACH * size else None
 
 
 def _listed(widths: Mapping[str, float | None]) -> str:
