@@ -42,9 +42,10 @@ def plan_of(count: int = 4, *, target: Any = LABEL, **asked: Any) -> Plan:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_loss_is_rehearsed(case: Case) -> None:
+    """There is next to no noise, so that none may be refused."""
     quote = rehearse(case.plan())
-    assert quote.gain is not None
-    assert np.isfinite(quote.gain)
+    assert quote.is_worth_it
+    assert quote.gain is None or quote.gain > 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ _WORK = 4e8
 TEST_ROWS = 2000
 """Made-up records that a rehearsed model is measured on."""
 
+UNSUITED = 0.02
+"""A model that loses so much even without noise does not suit made-up records, and says nothing about real ones."""
+
 LISTED = 6
 """How many figures a quote names."""
 
@@ -52,7 +56,7 @@ class Quote:
     """What a plan is expected to yield for its budget, from rehearsals on made-up records.
 
     `half_widths` are the medians over the rehearsals; None marks figures that would be too noisy to report. `gain` is
-    the mean share of guessing's error that the model removes; None where nothing is trained.
+    the mean share of guessing's error that the model removes; None where nothing is trained, or nothing is known.
     """
 
     plan: Plan
@@ -65,7 +69,7 @@ class Quote:
         """Whether the model is expected to beat guessing, or, where nothing is trained, any figure to be useful."""
         if self.gain is not None:
             return self.gain > 0
-        return any(width is not None for width in self.half_widths.values())
+        return bool(self.plan.training_numbers) or any(width is not None for width in self.half_widths.values())
 
     def lines(self) -> list[str]:
         """Return what to expect, in at most three lines."""
@@ -121,15 +125,19 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
     trained = candidates or ((plan,) if plan.training_numbers else ())
     count = max(2, min(REHEARSALS, round(_WORK / (ROWS * plan.data.width**2)))) if trained else READ
     half_widths: dict[str, list[float | None]] = {}
-    gains = []
+    measured: list[tuple[float, Population, list[Records]]] = []
     try:
         for seed in range(count):
             population = Population(trained[0] if trained else plan, np.random.default_rng(seed))
-            state = _run(plan, candidates, _silos(plan, population), seed, whole=seed < READ)
+            silos = _silos(plan, population)
+            state = _run(plan, candidates, silos, seed, whole=seed < READ)
             if trained:
-                gains.append(population.gain(state.model(), population.records(TEST_ROWS)))
+                measured.append((population.gain(state.model(), population.records(TEST_ROWS)), population, silos))
             for name, width in _half_widths(plan, state.findings, level, by_silo) if seed < READ else ():
                 half_widths.setdefault(name, []).append(width)
+        gain = float(np.mean([own for own, *_ in measured])) if measured else None
+        if gain is not None and gain <= 0 and not _suits(trained[0], *min(measured, key=itemgetter(0))[1:]):
+            gain = None
     except RingfenceError:
         raise
     except Exception as problem:
@@ -138,7 +146,7 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
             "was charged. Please report this, with the schema and the command."
         ) from problem
     widths = {name: _median(own) for name, own in half_widths.items()}
-    return Quote(plan, widths, float(np.mean(gains)) if gains else None, count)
+    return Quote(plan, widths, gain, count)
 
 
 def _run(plan: Plan, candidates: Sequence[Plan], silos: Sequence[Records], seed: int, *, whole: bool) -> ServerState:
@@ -146,6 +154,12 @@ def _run(plan: Plan, candidates: Sequence[Plan], silos: Sequence[Records], seed:
     models = [simulated_states(own, silos, [seed], 1 + own.training_numbers[-1])[0].model() for own in candidates]
     stages = None if whole or candidates else 1 + plan.training_numbers[-1]
     return simulated_states(plan, silos, [seed], stages, candidates=models)[0]
+
+
+def _suits(plan: Plan, population: Population, silos: Sequence[Records]) -> bool:
+    """Return whether a plan learns something of made-up records, or at least unlearns nothing, without noise."""
+    (state,) = simulated_states(plan, silos, [0], 1 + plan.training_numbers[-1], noise=0.0)
+    return population.gain(state.model(), population.records(TEST_ROWS)) > -UNSUITED
 
 
 def _median(widths: Sequence[float | None]) -> float | None:
