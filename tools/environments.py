@@ -37,9 +37,11 @@ class Environment:
     lowest: bool = False
 
     @property
-    def more(self) -> list[str]:
-        """Return `options` for the environment that the README recommends: every option is tried there."""
-        return ["options"] if self.extra == "estimators" and not self.lowest else []
+    def depth(self) -> list[str]:
+        """Return how much is tried: every option where the README sends newcomers, little that others try as well."""
+        if self.extra == "bare":
+            return [] if self.python == PYTHONS[0] else ["brief"]
+        return ["brief"] if self.lowest else ["options"] if self.extra == "estimators" else []
 
     def __str__(self) -> str:
         """Return a name for people, and for a folder."""
@@ -88,7 +90,7 @@ def run(environment: Environment, wheel: Path, room: Path, python: Path) -> tupl
         [uv, "pip", "install", "--quiet", "--python", inner, "--resolution", resolution, wanted],
         [uv, "pip", "check", "--quiet", "--python", inner],
         [folder / "bin" / "ringfence", "--version"],
-        [inner, "-I", ROOT / "tools" / "first_steps.py", environment.extra, *environment.more],
+        [inner, "-I", ROOT / "tools" / "first_steps.py", environment.extra, *environment.depth],
     )
     printed = ""
     for command in commands:
