@@ -23,7 +23,7 @@ def asked(federation: Federation, model: Path, *changes: object, epsilon: str = 
 
 def test_an_evaluation_costs_the_held_out_records_alone(federation: Federation, trained: Path) -> None:
     before = {name: total(federation, name) for name in ("north", "south", "west")}
-    ringfence(*asked(federation, trained, epsilon="0.5"))
+    ringfence(*asked(federation, trained, "--anyway", epsilon="0.5"))
     with Ledger.open(federation.folder / "north.ledger") as ledger:
         sections = [getattr(event, "section", "all") for event, _ in ledger.account().charged()]
         spent = ledger.account().spent()[0].epsilon
@@ -66,7 +66,7 @@ def test_the_last_category_of_the_target_is_positive_and_every_command_names_it(
     share = next(one for one in found["together"]["metrics"] if one["name"] == "share of positives")
     assert share["value"] == pytest.approx(np.mean([cell == "no" for cell in federation.column("ill")]), abs=0.05)
     assert "; positive class: 'no'." in ringfence("model", "card", model).stdout
-    summary = ("model", "summary", model, *federation.files, "--epsilon", "5", "--delta", "1e-6")
+    summary = ("model", "summary", model, *federation.files, "--epsilon", "5", "--delta", "1e-6", "--anyway")
     assert "Log odds of 'no'. In the table's own units" in ringfence(*summary).stdout
     assert ringfence_json(*summary)["positive"] == "no"
 
@@ -90,7 +90,7 @@ def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
     out = federation.folder / "evaluation.json"
     sizes = ["--silo", "north=300", "--silo", "south=300", "--silo", "west=300"]
     for named in (sizes, []):  # who trained it is known
-        ringfence("evaluate", trained, *named, "--out", out)
+        ringfence("evaluate", trained, *named, "--out", out, "--anyway")
         (stage,) = load_plan(out).stages
         assert (stage.section, stage.query.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
         assert {terms.name: terms.records for terms in load_plan(out).silos} == dict.fromkeys(
