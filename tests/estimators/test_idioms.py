@@ -176,9 +176,9 @@ def test_a_search_of_ours_inside_a_cross_validation_is_refused_too() -> None:
 def test_an_evaluation_is_read_by_name_as_a_table_and_as_a_picture() -> None:
     mpl.use("agg")
     random = np.random.default_rng(1)
-    model = classifier(epsilon=15.0, delta=None, held_out=0.5).fit(
-        X, Y, silos=random.choice(["north", "south"], len(X))
-    )
+    rows = random.uniform(-1, 1, size=(2000, 2))
+    labels = np.where(rows[:, 0] > 0, "yes", "no")
+    model = classifier(epsilon=15.0, delta=None).fit(rows, labels, silos=random.choice(["north", "south"], len(rows)))
     report = model.evaluation_
     accuracy = report["accuracy"]
     assert isinstance(accuracy, Metric)
