@@ -75,7 +75,7 @@ def test_the_quote_stands_before_the_result_and_in_its_data(federation: Federati
     assert done.stderr.splitlines()[-1].endswith(NOT_YET)
     expected = ringfence_json(*federation.train("--new-beginning", "another"))["expected"]
     assert expected["worth_it"]
-    assert expected["rehearsals"] == 8
+    assert expected["rehearsals"] == 16
 
 
 @pytest.mark.parametrize("name", ["evaluate", "statistics"])

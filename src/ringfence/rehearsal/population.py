@@ -31,7 +31,7 @@ VARIED = 0.5
 OFF_CENTRE = 0.5
 """The farthest that a number's mean lies from the middle of its bounds, in half their width."""
 
-SCALED = 0.5
+SCALED = 0.75
 """Standard deviation of a number whose schema states a `scale`, in that scale."""
 
 COMMON = 0.6

@@ -30,7 +30,7 @@ from ringfence.server.queries.statistics import statistics_of_run, survival_curv
 from ringfence.server.state import Findings, ServerState
 from ringfence.silo.records.records import Records
 
-REHEARSALS = 8
+REHEARSALS = 16
 READ = 3
 """Rehearsals whose results are read: half-widths vary little between populations, a model's gain much."""
 
