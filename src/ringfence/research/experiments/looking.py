@@ -7,6 +7,7 @@ from ringfence.research.experiments import (
     looking_coefficients,
     looking_errors,
     looking_evaluation,
+    looking_quote,
     looking_statistics,
 )
 from ringfence.research.markdown import command, made_by, write_parts
@@ -17,6 +18,7 @@ SECTIONS: Mapping[str, Callable[[bool, Watch], str]] = {
     "Errors with outliers": looking_errors.section,
     "Statistics": looking_statistics.section,
     "Coefficients": looking_coefficients.section,
+    "The quote before a charge": looking_quote.section,
 }
 """What is measured: each writes its part of the page, small if it is asked to."""
 
