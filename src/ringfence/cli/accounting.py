@@ -99,8 +99,8 @@ def plan(
 ) -> Output:
     """Choose algorithm, rounds and noise for given silos and budgets.
 
-    It says what to expect, too. All of it rests on public numbers alone: sizes, budgets, schema and loss. No record is
-    read: the plan is rehearsed on made-up ones.
+    It prints every silo's noise, the alternatives, and what to expect, from a rehearsal on made-up records. All of it
+    rests on public numbers alone: sizes, budgets, schema and loss. No record is read, and nothing is charged.
 
     Examples:
       ringfence plan --schema schema.toml --target ill --epsilon 1 --silo north=500 --silo south=800

@@ -78,10 +78,11 @@ class TrainOutput(TrackingOptions):
 def train(request: TrainRequest, output: TrainOutput) -> Output:
     """Train one model across silos, each protected by its own noise.
 
-    Each silo's ledger is charged before the silo answers. What earlier runs on the same records cost adds to it.
+    First the plan is rehearsed on made-up records: the command says what to expect, and stops if that is worth nothing.
+    Then each silo's ledger is charged before the silo answers. What earlier runs on the same records cost adds to it.
 
     Examples:
-      ringfence train north.csv south.csv --schema schema.toml --target ill --epsilon 1
+      ringfence train *.csv --schema schema.toml --target ill --epsilon 1 --dry-run
       ringfence train *.csv --schema schema.toml --target ill --epsilon 1 --out model.json
       ringfence train *.csv --schema schema.toml --target ill --epsilon 2 --try ridge=0,0.01
     """

@@ -20,15 +20,15 @@ SCHEMA = (
 )
 TARGET = ("The column to predict. Repeat it to predict several numeric columns together.", "Basic")
 FILES = "One table per silo, named after it: north.csv is silo 'north'."
-DELTA = ("Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", "Privacy")
+DELTA = ("Delta of every silo's guarantee. Default: 1/n² for n records, at most 1e-5.", "Privacy")
 NEW_BEGINNING = (
     "Start a new ledger for records that already have one, without counting what the old one shows. The reason is kept "
     "in the new ledger and in every certificate.",
     "Ledger",
 )
 UNUSUAL_BUDGET = ("Accept an epsilon above 20 or a delta above 1/n, which protect nobody.", "Privacy")
-ANYWAY = ("Spend the budget even if nothing useful is expected for it.", "Privacy")
-PLAN_OUT = ("Write a plan for `ringfence server run` here (JSON) instead.", "Deployment")
+ANYWAY = ("Spend the budget even if the rehearsal expects nothing useful for it.", "Privacy")
+PLAN_OUT = ("Ask nobody now: write a plan for `ringfence server run` here (JSON).", "Deployment")
 """Help and section of options that several commands have."""
 
 
@@ -45,7 +45,7 @@ class ChargeOptions:
 
     dry_run: bool = offered(
         False,
-        "Print what to expect for this budget, from a rehearsal on made-up records, and charge nothing.",
+        "Print what to expect for this budget, from a rehearsal on made-up records, and stop: nothing is charged.",
         "Privacy",
     )
     anyway: bool = offered(False, *ANYWAY)

@@ -99,8 +99,15 @@ class PlanRequest:
     silos' sizes (`members`).
     """
 
-    epsilon: float | None = offered(None, "Epsilon of every silo's guarantee for this plan.", "Basic", required=True)
-    delta: float | None = offered(None, "Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", "Privacy")
+    epsilon: float | None = offered(
+        None,
+        "Epsilon of every silo's guarantee for this plan: the smaller, the more private. 1 is a common choice.",
+        "Basic",
+        required=True,
+    )
+    delta: float | None = offered(
+        None, "Delta of every silo's guarantee. Default: 1/n² for n records, at most 1e-5.", "Privacy"
+    )
     budgets: Mapping[str, tuple[float, float]] = offered(
         {},
         "Epsilon and delta of one silo, if it has its own.",
@@ -117,7 +124,10 @@ class PlanRequest:
         "Algorithm",
     )
     risk: Risk = offered(
-        "empirical", "Choose the algorithm by bounds on the 'empirical' or the 'population' loss.", "Algorithm"
+        "empirical",
+        "Choose the algorithm by bounds on the loss of the silos' own records ('empirical') or of fresh ones "
+        "('population').",
+        "Algorithm",
     )
     rounds: int | None = offered(None, "Exact number of training rounds. Default: automatic.", "Algorithm")
     most_rounds: int | None = offered(
@@ -148,7 +158,9 @@ class PlanRequest:
         parser=parse_cuts,
     )
     sampling: SamplingName | None = offered(
-        None, "full, fixed, poisson, one-pass or phased. Default: automatic.", "Algorithm"
+        None,
+        "Which records answer a round: full (all), fixed, poisson, one-pass or phased. Default: automatic.",
+        "Algorithm",
     )
     batch: int | None = offered(
         None, "Records (or persons) per round, for sampling rules that need a number.", "Algorithm"
