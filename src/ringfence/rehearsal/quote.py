@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import PlanError, RingfenceError, TrainingError, visible
-from ringfence.estimates.metrics import REACH, Metric
+from ringfence.estimates.metrics import REACH
 from ringfence.estimates.statistics import CategoryShares, StatisticsTables
 from ringfence.model.summary import coefficients_of_run
 from ringfence.planning.noise_warnings import widest_column
@@ -30,9 +30,9 @@ from ringfence.server.queries.statistics import statistics_of_run, survival_curv
 from ringfence.server.state import Findings, ServerState
 from ringfence.silo.records.records import Records
 
-REHEARSALS = 16
-READ = 3
-"""Rehearsals whose results are read: half-widths vary little between populations, a model's gain much."""
+REHEARSALS, READ = 16, 3
+"""How often a plan is rehearsed, and in how many of these its results are read: half-widths vary little between
+populations, a model's gain much."""
 
 ROWS = 4000
 """The most made-up records of all silos together; a silo has at least `LEAST_ROWS`, if it has as many records."""
@@ -79,10 +79,9 @@ class Quote:
             lines.append(f"For epsilon = {epsilon:.4g} expect {_listed(self.half_widths)}.")
         if self.gain is not None:
             lines.append(_gain_words(self.plan, self.gain))
-        times = "once" if self.rehearsals == 1 else f"{self.rehearsals} times"
         lines.append(
-            f"Rehearsed {times} on made-up {self.plan.unit}s that fit the schema, with this plan's noise; yours may "
-            "show more or less. Nothing has been charged yet."
+            f"Rehearsed {self.rehearsals} times on made-up {self.plan.unit}s that fit the schema, with this plan's "
+            "noise; yours may show more or less. Nothing has been charged yet."
         )
         return lines
 
@@ -182,7 +181,7 @@ def _half_widths(
     evaluation = evaluation_of_run(plan, findings)
     for metric in () if evaluation is None else evaluation.together.metrics:
         if "guessing" not in metric.name:
-            yield metric.name, _half_width(metric)
+            yield metric.name, metric.half_width if metric.usable else None
     if points := survival_curve_of_run(plan, findings):
         yield "the survival curve", _useful(max(point.high - point.low for point in points) / 2, 1.0)
     with suppress(TrainingError):  # a plan that asks for no statistics
@@ -190,13 +189,6 @@ def _half_widths(
     with suppress(TrainingError):  # or for no summary
         for name, one in coefficients_of_run(plan, findings, level=level, by_silo=by_silo).items():
             yield f"the coefficient of {name}", (one.high - one.low) / 2 if one.is_known else None
-
-
-def _half_width(metric: Metric) -> float | None:
-    """Return half the width of a metric's interval; None if it is too noisy to report."""
-    if metric.value is None or metric.low is None or metric.high is None:
-        return None
-    return (metric.high - metric.low) / 2
 
 
 def _of_statistics(tables: StatisticsTables) -> Iterator[tuple[str, float | None]]:
@@ -242,7 +234,7 @@ def _gain_words(plan: Plan, gain: float) -> str:
 
 def _remedies(plan: Plan) -> str:
     """Say what would make a plan's results useful."""
-    shuffler = ", or trust a shuffler (--trust shuffler)" if plan.trust == "nobody" and plan.training_numbers else ""
+    shuffler = ", or trust a shuffler" if plan.trust == "nobody" and plan.training_numbers else ""
     return (
         f"Use more {plan.unit}s or silos, a larger epsilon, or fewer columns (there are {plan.data.width} "
         f"features{widest_column(plan)}){shuffler}."
