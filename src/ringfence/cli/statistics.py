@@ -201,7 +201,7 @@ def _tables(
 
 def _suggested(plan: "Plan", found: "StatisticsTables") -> dict[str, dict[str, Any]]:
     """Return lines for a schema from statistics: what it says already, and what was found."""
-    from ringfence.estimates.statistics import suggested_schema_fields
+    from ringfence.estimates.suggestions import suggested_schema_fields
 
     columns = {name: plan.data.used[name] for name in found.together.columns}
     unbounded = {name: column.is_unbounded for name, column in columns.items()}

@@ -1,4 +1,4 @@
-"""Metrics of classifiers: two classes by score, several classes by confidence.
+"""Metrics of classifiers of two classes, by score.
 
 Average precision: let a be the share of records that are positive and above a threshold, and b(a) that of negative ones
 above it. Average precision is the mean of a/(a + b(a)) over a from 0 to the share of positives. It falls with b at
@@ -7,7 +7,7 @@ not be estimated. The interval is wider than necessary: bands hold everywhere, a
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
@@ -17,7 +17,6 @@ from ringfence.estimates.answers import (
     BlockMeans,
     CellShares,
     EvaluationAnswers,
-    cumulative_shares,
     fitted_leaves,
     leaf_shares,
     log_quantiles,
@@ -32,7 +31,6 @@ from ringfence.estimates.intervals import (
 )
 from ringfence.estimates.metrics import (
     REACH,
-    RELATIVE_REACH,
     FigureBlocks,
     Figures,
     Metric,
@@ -43,11 +41,10 @@ from ringfence.estimates.metrics import (
     needed_shares,
     normal_metric,
     ratio_of_shares,
-    share_metric,
     share_of_cells,
 )
 from ringfence.protocol import FloatArray, Loss, Schema
-from ringfence.protocol.queries.evaluation import MARGIN, MOST_CONFUSED, SCORE_LEVELS
+from ringfence.protocol.queries.evaluation import MARGIN, SCORE_LEVELS
 
 LEAVES = 2**SCORE_LEVELS
 BINS = 2 * LEAVES
@@ -60,7 +57,7 @@ _ENDS = 65
 
 RARE = "too few records of one class for this much noise"
 CONFUSION, ROC, CALIBRATION = "confusion matrix", "ROC curve", "calibration curve"
-_BRIER, _ECE, _BIAS = "Brier score", "expected calibration error", "mean predicted minus observed"
+BRIER, ECE, _BIAS = "Brier score", "expected calibration error", "mean predicted minus observed"
 
 
 def binary_figures(loss: Loss) -> FigureBlocks:
@@ -68,21 +65,13 @@ def binary_figures(loss: Loss) -> FigureBlocks:
     sides, scores = ("confusion",), ("confusion", "scores")
     counted = ("accuracy", "share of positives", "precision", "recall", "specificity", "F1", CONFUSION)
     ranked = ("AUC", "average precision", ROC)
-    likely: FigureBlocks = {_BIAS: scores, _ECE: scores, CALIBRATION: scores, _BRIER: ("brier",)}
+    likely: FigureBlocks = {_BIAS: scores, ECE: scores, CALIBRATION: scores, BRIER: ("brier",)}
     return {
         **dict.fromkeys(counted, sides),
         **dict.fromkeys(ranked, scores),
         **(likely if loss.is_log_loss else {}),
         loss_name(loss): ("loss",),
     }
-
-
-def multiclass_figures(loss: Loss) -> FigureBlocks:
-    """Return the blocks that each figure of a classifier of several classes needs."""
-    cells, confidence = ("correct", "cells"), ("correct", "cells", "confidence")
-    few = {CONFUSION: cells} if loss.categories <= MOST_CONFUSED else {}
-    brier = {_BRIER: ("brier",)} if loss.is_log_loss else {}
-    return {"accuracy": cells, **few, **brier, loss_name(loss): ("loss",), _ECE: confidence, CALIBRATION: confidence}
 
 
 @dataclass(frozen=True)
@@ -216,7 +205,7 @@ def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
         metrics.append(_entropy_metric(share, cells.variance(positive)))
         if answers.has("scores"):
             over = np.concatenate([expit(scores.middles()), expit(scores.middles()) - 1])
-            metrics += [difference_of_cells(_BIAS, cells, over), _expected_calibration_error(cells, over)]
+            metrics += [difference_of_cells(_BIAS, cells, over), expected_calibration_error(cells, over)]
     return [*metrics, *_loss_metrics(answers, scores if answers.has("scores") else None)]
 
 
@@ -224,7 +213,7 @@ def _loss_metrics(answers: EvaluationAnswers, scores: ScoreShares | None) -> lis
     """Return the means of clipped losses; the scores, if known, show how much these vary."""
     metrics, loss = [], answers.loss
     wrong_by = np.zeros(0) if scores is None else np.concatenate([scores.middles(), -scores.middles()])
-    for block, name in (("brier", _BRIER), ("loss", loss_name(loss))):
+    for block, name in (("brier", BRIER), ("loss", loss_name(loss))):
         if answers.has(block):
             means = answers.averaged(block)
             if scores is None:
@@ -265,13 +254,13 @@ def binary_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]
     return [(own, side, share_of_cells("share", cells, slope)) for own, side, slope in slopes]
 
 
-def _expected_calibration_error(cells: CellShares, over: FloatArray) -> Metric:
+def expected_calibration_error(cells: CellShares, over: FloatArray) -> Metric:
     """Return Σ|mean predicted − observed| over groups of four bins, weighted by their shares."""
     bins = np.tile(np.kron(np.eye(len(over) // 8), np.ones(4)), 2)
     slopes = bins * over
     value, fitted = (float(np.sum(np.abs(slopes @ shares))) for shares in (cells.shares, cells.fitted))
     reach = absolute_sum_half_width(cells.covariance(slopes))
-    return bounded_metric(_ECE, value, Interval(value - reach, value + reach), least=0.0, most=1.0, fitted=fitted)
+    return bounded_metric(ECE, value, Interval(value - reach, value + reach), least=0.0, most=1.0, fitted=fitted)
 
 
 def roc_curve(scores: ScoreShares) -> list[tuple[float, Metric, Metric]]:
@@ -295,10 +284,10 @@ def roc_curve(scores: ScoreShares) -> list[tuple[float, Metric, Metric]]:
 
 def binary_calibration_curve(scores: ScoreShares) -> list[tuple[float, Metric]]:
     """Return, for every four bins, the mean predicted probability and the share of positives."""
-    return _calibration_curve("share of positives", scores.cells, expit(scores.middles()))
+    return calibration_curve("share of positives", scores.cells, expit(scores.middles()))
 
 
-def _calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> list[tuple[float, Metric]]:
+def calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> list[tuple[float, Metric]]:
     """Return a classifier's calibration curve: per four bins, the mean prediction and the observed share."""
     points, bins = [], len(predicted)
     for number in range(bins // 4):
@@ -360,134 +349,3 @@ def usual_binary_figures(loss: Loss, noise: float) -> tuple[str, ...]:
     Its noise variance is 8/0.875 + 1.5/0.875 times σ² with the shares of `binary_block_shares`.
     """
     return ("accuracy", "AUC") if half_width(_AUC_NOISE * noise**2) <= REACH else ("accuracy",)
-
-
-def _class_shares(answers: EvaluationAnswers) -> CellShares:
-    """Return the shares of a classifier's classes, or of each class and prediction, by least squares.
-
-    They add up to 1 and, in the second case, agree with the measured accuracy.
-    """
-    counted, correct = answers.averaged("cells"), answers.averaged("correct")
-    size, classes = len(counted.values), answers.loss.categories
-    ones = np.ones((1, size))
-    observed, values, precision = np.eye(size), counted.values, np.full(size, counted.noise**-2)
-    if size > classes:
-        observed = np.vstack([observed, (2 * np.eye(classes) - 1).reshape(1, -1)])
-        values, precision = np.append(values, correct.values), np.append(precision, correct.noise**-2)
-    inner = observed.T * precision
-    covariance = np.linalg.inv(inner @ observed)
-    free = covariance @ inner @ values
-    along = covariance @ ones.T / float(np.sum(covariance))
-    shares = free + along[:, 0] * (1 - free.sum())
-    # Noise is alike in all cells but for their sum on the diagonal, which is measured best and kept.
-    parts = [np.ones(size)] if size == classes else [np.eye(classes).reshape(-1), 1 - np.eye(classes).reshape(-1)]
-    fit, right = np.zeros(size), float(np.clip(parts[0] @ shares, 0.0, 1.0))
-    for part, total in zip(parts, (right, 1 - right), strict=False):
-        fit[part > 0] = possible_shares(total, np.eye(int(part.sum())), shares[part > 0])
-    return CellShares(shares, covariance - along @ ones @ covariance, answers.records, fit)
-
-
-def _accuracy(answers: EvaluationAnswers) -> tuple[float, float]:
-    """Return the accuracy of a classifier of several classes, and the variance of its noise."""
-    cells, classes = _class_shares(answers), answers.loss.categories
-    if len(cells.shares) > classes:
-        right = np.eye(classes).reshape(-1)
-        return cells.total(right), cells.noise_variance(right)
-    value, noise = answers.averaged("correct").scalar()
-    return (1 + value) / 2, (noise / 2) ** 2
-
-
-def multiclass_metrics(answers: EvaluationAnswers) -> list[Metric]:
-    """Return all metrics of a classifier of several classes."""
-    metrics: list[Metric] = []
-    for block, name in (("brier", _BRIER), ("loss", loss_name(answers.loss))):
-        if answers.has(block):
-            metrics.append(clipped_loss_metric(name, answers.averaged(block), answers.records))
-    if not answers.has("cells"):
-        return metrics
-    metrics = [*_accuracy_metrics(answers), *metrics]
-    if answers.has("confidence"):
-        by_confidence, middles = _confidence_shares(answers)
-        metrics.append(_expected_calibration_error(by_confidence, np.concatenate([middles, middles - 1])))
-    return metrics
-
-
-def _accuracy_metrics(answers: EvaluationAnswers) -> list[Metric]:
-    """Return the accuracy of a classifier of several classes, and that of guessing."""
-    classes, cells, records = answers.loss.categories, _class_shares(answers), answers.records
-    by_class = cells if len(cells.shares) == classes else cells.merged(np.repeat(np.eye(classes), classes, axis=1))
-    largest = int(np.argmax(by_class.fitted))
-    guess, variance = float(by_class.shares[largest]), float(by_class.noise[largest, largest])
-    metrics = [
-        share_metric("accuracy", *_accuracy(answers), records),
-        share_metric(
-            "accuracy of guessing the largest class", guess, variance, records, fitted=float(by_class.fitted[largest])
-        ),
-    ]
-    if len(cells.shares) > classes:
-        gain = np.eye(classes)
-        gain[largest] -= 1.0
-        slope = gain.reshape(-1)
-        metrics.append(difference_of_cells("accuracy above guessing", cells, slope))
-    return metrics
-
-
-def multiclass_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]]:
-    """Return the share of the records with each class and prediction, unless there are too many classes."""
-    cells, classes = _class_shares(answers), answers.loss.categories
-    if len(cells.shares) == classes:
-        return []
-    slopes = np.eye(len(cells.shares))
-    return [(*divmod(place, classes), share_of_cells("share", cells, slope)) for place, slope in enumerate(slopes)]
-
-
-def _confidence_shares(answers: EvaluationAnswers) -> tuple[CellShares, FloatArray]:
-    """Return the shares of wrong and of right predictions by confidence, and the middle of each bin."""
-    tree = answers.latest("confidence")
-    value, noise = _accuracy(answers)
-    sides = CellShares(np.array([1 - value, value]), noise * np.array([[1.0, -1.0], [-1.0, 1.0]]), answers.records)
-    bounds = np.concatenate([[1 / answers.loss.categories], tree.bin_edges, [1.0]])
-    fit = fitted_leaves(np.clip(sides.shares, 0.0, 1.0), tree)
-    return replace(leaf_shares(sides, tree), fit=fit), (bounds[1:] + bounds[:-1]) / 2
-
-
-def multiclass_calibration_curve(answers: EvaluationAnswers) -> list[tuple[float, Metric]]:
-    """Return, for every four bins, the mean confidence and the share of right predictions."""
-    return _calibration_curve("share of right predictions", *_confidence_shares(answers))
-
-
-def multiclass_bin_edges(data: Schema, loss: Loss, largest: float, answers: EvaluationAnswers | None) -> BinEdges:
-    """Return the edges between confidences: even ones at first, then quantiles."""
-    lowest, even = 1 / loss.categories, np.arange(1, LEAVES) / LEAVES
-    edges = lowest + (1 - lowest) * even
-    if answers is not None and answers.has("confidence"):
-        shares = _confidence_shares(answers)[0].shares.reshape(2, LEAVES).sum(axis=0)
-        known = np.concatenate([[lowest], answers.latest("confidence").bin_edges, [1.0]])
-        edges = np.interp(even, cumulative_shares(shares), known)
-    return {"confidence": edges, "loss": np.array([2 * math.log(loss.categories)])}
-
-
-def multiclass_block_shares(loss: Loss, last: bool, figures: Figures) -> dict[str, float]:
-    """Return each block's share of the sensitivity.
-
-    Of few figures, accuracy has half: its noise is that of `correct`, and `cells` are for the largest class. Blocks
-    that need no bin edges are asked in both rounds.
-    """
-    shares = {"correct": 0.2, "cells": 0.4 if loss.categories <= MOST_CONFUSED else 0.2}
-    if figures is not None:
-        shares = {"correct": 0.5, "cells": 0.25, "confidence": 0.3, "brier": 0.25, "loss": 0.25}
-        shares |= {"paired": 0.25, "right": 0.25} if last else {}
-    elif not last:
-        shares |= {"confidence": 0.4}
-    else:
-        shares |= {"confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15}
-    return needed_shares(shares, multiclass_figures(loss), figures)
-
-
-def usual_multiclass_figures(loss: Loss, noise: float) -> tuple[str, ...]:
-    """Return the figures to measure by default, with that noise in each number of a round: the loss if it is usable.
-
-    Losses are clipped at twice that of guessing, have a quarter of both rounds, and a model is to halve them.
-    """
-    relative = half_width(2 * noise**2) * 2 / 0.5
-    return ("accuracy", loss_name(loss)) if relative <= RELATIVE_REACH else ("accuracy",)

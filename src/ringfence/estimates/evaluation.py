@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ringfence.errors import PlanError
-from ringfence.estimates import classification, regression, survival
+from ringfence.estimates import classification, multiclass, regression, survival
 from ringfence.estimates.answers import (
     AnsweredRound,
     BinEdges,
@@ -54,11 +54,11 @@ _KINDS: dict[str, _Kind] = {
         classification.usual_binary_figures,
     ),
     "class": _Kind(
-        classification.multiclass_metrics,
-        classification.multiclass_bin_edges,
-        classification.multiclass_block_shares,
-        classification.multiclass_figures,
-        classification.usual_multiclass_figures,
+        multiclass.multiclass_metrics,
+        multiclass.multiclass_bin_edges,
+        multiclass.multiclass_block_shares,
+        multiclass.multiclass_figures,
+        multiclass.usual_multiclass_figures,
     ),
     "number": _Kind(
         regression.regression_metrics,
@@ -183,9 +183,9 @@ def model_metrics(answers: EvaluationAnswers, figures: Figures = None) -> ModelM
             bins = classification.binary_calibration_curve(classification.ScoreShares.of(answers))
     else:
         if drawn(classification.CONFUSION, "cells"):
-            cells = classification.multiclass_confusion(answers)
+            cells = multiclass.multiclass_confusion(answers)
         if drawn(classification.CALIBRATION, "confidence"):
-            bins = classification.multiclass_calibration_curve(answers)
+            bins = multiclass.multiclass_calibration_curve(answers)
     return ModelMetrics(
         records=answers.records,
         metrics=metrics,
