@@ -30,7 +30,9 @@ class Operator(SiloCommands):
         out = self.federation.folder / f"{name}.json"
         sizes = ["--silo", "north=300", "--silo", "south=300"]
         wishes = changes or ["--epsilon", "1", "--delta", "1e-6", "--rounds", "4", "--no-survey"]
-        ringfence("plan", "--schema", self.federation.schema, "--target", "ill", *sizes, "--out", out, *wishes)
+        ringfence(
+            "plan", "--schema", self.federation.schema, "--target", "ill", *sizes, "--out", out, "--anyway", *wishes
+        )
         return out
 
     def approve(self, plan: Path, *arguments: object) -> Finished:

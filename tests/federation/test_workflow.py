@@ -137,6 +137,15 @@ def test_what_cannot_be_done_is_refused_before_anything_is_released(
             assert ledger.account().charged() == []
 
 
+def test_a_request_decides_on_its_quote_also_where_nobody_is_shown_it(wanted: TrainRequest) -> None:
+    for dry, says in ((False, "Refused, and nothing was charged"), (True, "A dry run ends here")):
+        poor = replace(wanted, plan=replace(ASKED, epsilon=0.01), dry_run=dry)
+        with pytest.raises(PlanError, match=says):
+            train_files(poor)
+        assert ledgers(wanted) == []
+    assert not train_files(replace(poor, dry_run=False, anyway=True)).quote.is_worth_it
+
+
 def test_two_files_cannot_name_one_silo(wanted: TrainRequest, tmp_path: Path) -> None:
     twin = tmp_path / "elsewhere" / "north.csv"
     with pytest.raises(RecordsError, match="Two files are named 'north', and a silo is named after its file"):

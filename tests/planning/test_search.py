@@ -130,9 +130,7 @@ def test_too_many_candidates_for_the_budget_are_warned_of_before_anything_is_spe
     members = [Member("one", 80, 0.02, 1e-6, held_out=20)]
     few, many = proposed(CLIPS[:2], MEMBERS), proposed(CLIPS, members)
     assert few.warnings() == []
-    noisy, blind = many.warnings()
-    assert noisy.startswith("Of 4 candidates, 4 would learn almost nothing. Try fewer: alone, a candidate")
-    assert "buys almost nothing" in noisy
+    (blind,) = many.warnings()  # and candidates that would learn nothing are refused by their rehearsal
     assert blind.startswith("The held-out records are too few to choose with: noise hides differences of up to")
 
 

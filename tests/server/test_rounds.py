@@ -123,7 +123,7 @@ def test_a_final_refusal_of_something_else_does_not_send_a_silo_away(wrong: dict
 
 
 def test_training_that_nobody_ever_answers_says_why() -> None:
-    with pytest.raises(TrainingError, match=r"No silo answered any of the 5 rounds \(no answer came back\)"):
+    with pytest.raises(TrainingError, match=r"No silo answered any of the 5 training rounds \(no answer came back\)"):
         run(make_plan(), lambda request, asked: {})
     with pytest.raises(TrainingError, match="budget, not-approved") as caught:
         run(

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringfence.cli.output import Output, Table, decision, require_folder, write_plan
+from ringfence.cli.output import Output, Table, require_folder, show_quote, write_plan
 from ringfence.errors import PlanError
 from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
 from ringfence.planning.options import REQUIRED, offered, offered_sizes, parse_figures
@@ -63,7 +64,7 @@ def evaluate(options: EvaluationOptions) -> Output:
     if options.out is not None:
         sizes = options.sizes or {terms.name: terms.records for terms in model.plan.silos}
         return write_plan(make_plan(options.members(sizes)), options.out, options)
-    result = ask_files(options, model.plan.data, make_plan, quoted=decision(options))
+    result = ask_files(options, model.plan.data, make_plan, quoted=partial(show_quote, options=options))
     assert result.evaluation is not None  # noqa: S101 (it is all that the plan asks)
     test = exact_on_files(options.files, model, all_records=options.all_records) if options.exact else None
     digest = result.statement.plan.digest()

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ringfence.cli.options import App, ModelFile
-from ringfence.cli.output import Output, Table, decision, require_folder, say, warn
+from ringfence.cli.output import Output, Table, require_folder, say, show_quote, warn
 from ringfence.errors import WHY, OutputError, os_error_as, visible
 from ringfence.federation.requests import DELTA, FILES, AskRequest
 from ringfence.planning.options import REQUIRED, offered
@@ -143,7 +144,7 @@ def summary(options: SummaryOptions) -> Output:
         Model.load(options.model),
         level=options.level,
         by_silo=options.by_silo,
-        quoted=decision(options),
+        quoted=partial(show_quote, options=options),
     )
     draws = "silos" if options.by_silo else f"{found.statement.plan.unit}s"
     log_odds = "" if found.positive is None else f"Log odds of '{found.positive}'. "

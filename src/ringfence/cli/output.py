@@ -82,19 +82,12 @@ class EarlyOutput(Exception):  # noqa: N818 - not an error: a dry run ends where
         self.output = output
 
 
-def decision(options: "ChargeOptions", show: Callable[[str], None] = warn) -> Callable[["Quote"], None]:
-    """Return a function that decides on a quote: show it and go on, refuse to, or end a dry run."""
-
-    def decide(quote: "Quote") -> None:
-        """Show what to expect for the budget; PlanError if that is nothing useful, EarlyOutput in a dry run."""
-        if options.dry_run:
-            raise EarlyOutput(Output(quote.as_data(), *quote.lines()))
-        for line in quote.lines():
-            show(line)
-        if not options.anyway:
-            quote.require_worth()
-
-    return decide
+def show_quote(quote: "Quote", options: "ChargeOptions", show: Callable[[str], None] = warn) -> None:
+    """Show what to expect for the budget; EarlyOutput in a dry run, which that ends."""
+    if options.dry_run:
+        raise EarlyOutput(Output(quote.as_data(), *quote.lines()))
+    for line in quote.lines():
+        show(line)
 
 
 def write_plan(plan: "Plan", out: Path, options: "ChargeOptions") -> Output:
@@ -102,7 +95,9 @@ def write_plan(plan: "Plan", out: Path, options: "ChargeOptions") -> Output:
     from ringfence.rehearsal.quote import rehearse
 
     quote = rehearse(plan)
-    decision(options)(quote)
+    show_quote(quote, options)
+    if not options.anyway:
+        quote.require_worth()
     out.write_bytes(plan.content)
     return Output(
         {"digest": plan.digest(), **quote.as_data(), "plan": plan.model_dump(mode="json")},

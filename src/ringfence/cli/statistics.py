@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringfence.cli.output import Output, Table, decision, require_folder, write_plan
+from ringfence.cli.output import Output, Table, require_folder, show_quote, write_plan
 from ringfence.errors import PlanError
 from ringfence.federation.requests import DELTA, FILES, PLAN_OUT, AskRequest
 from ringfence.planning.options import offered, offered_sizes, parse_cap, parse_cuts
@@ -87,7 +87,7 @@ def statistics(options: StatisticsOptions) -> Output:
     make_plan = partial(make_query_plan, data, query=query)
     if options.out is not None:
         return write_plan(make_plan(options.members(options.sizes)), options.out, options)
-    result = ask_files(options, data, make_plan, quoted=decision(options))
+    result = ask_files(options, data, make_plan, quoted=partial(show_quote, options=options))
     plan, guarantees = result.statement.plan, result.statement.text()
     cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
     points = survival_curve_of_run(plan, result.findings)

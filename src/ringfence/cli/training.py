@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringfence.cli.evaluation import describe_evaluation, describe_exact, metric_cells
-from ringfence.cli.output import Output, Table, decision, remark, require_folder
+from ringfence.cli.output import Output, Table, remark, require_folder, show_quote
 from ringfence.errors import OutputError, PlanError
 from ringfence.federation.progress import progress
 from ringfence.federation.requests import TrainRequest
@@ -112,8 +112,8 @@ def train(request: TrainRequest, output: TrainOutput) -> Output:
                 recorders[plan.digest()](outcome)
             bar.advance(task)
 
-        decide = decision(request, partial(remark, bar))
-        trained = train_files(request, planned=planned, watch=watch, quoted=decide)
+        show = partial(show_quote, options=request, show=partial(remark, bar))
+        trained = train_files(request, planned=planned, watch=watch, quoted=show)
     if output.out is not None:
         trained.result.model.save(output.out)
     recorder = recorders.get(trained.proposal.plan.digest())

@@ -19,7 +19,7 @@ from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import PlanError, RecordsError, TrainingError
 from ringfence.federation.choosing import train_and_choose
 from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
-from ringfence.federation.requests import AskRequest, LedgerOptions, TrainRequest
+from ringfence.federation.requests import AskRequest, ChargeOptions, LedgerOptions, TrainRequest
 from ringfence.federation.tracking import marks
 from ringfence.federation.training import ExactScores, Silo, TrainingResult, exact_scores, train
 from ringfence.model.model import Model
@@ -101,11 +101,11 @@ def ask_files(
     make: PlanMaker,
     *,
     rehearsed: Callable[[Plan], Quote] = rehearse,
-    quoted: Quoted = Quote.require_worth,
+    quoted: Quoted = lambda quote: None,
 ) -> TrainingResult:
     """Make a plan for the files' silos, rehearse it, and run it through their gates; each silo's ledger is charged.
 
-    PlanError, by default, if nothing useful is expected.
+    PlanError in a dry run, and, unless the request says `anyway`, if nothing useful is expected.
     """
     cap = _budget(request.cap)
     paths = silo_paths(request.files)
@@ -113,8 +113,17 @@ def ask_files(
     plan = make(request.members({name: len(own) for name, own in records.items()}))
     if not request.unusual_budget:
         require_usual_plan(plan, cap)
-    quoted(rehearsed(plan))
+    _decide(request, rehearsed(plan), quoted)
     return train(plan, _silos(request, paths, records, cap))
+
+
+def _decide(request: ChargeOptions, quote: Quote, quoted: Quoted) -> None:
+    """Pass a quote on; PlanError in a dry run, or if what is expected is worth nothing and is not wanted anyway."""
+    quoted(quote)
+    if request.dry_run:
+        raise PlanError(f"A dry run ends here. {quote}")
+    if not request.anyway:
+        quote.require_worth()
 
 
 def evaluation_plan_maker(
@@ -149,7 +158,7 @@ def summarise_files(
     *,
     level: float = 0.95,
     by_silo: bool = False,
-    quoted: Quoted = Quote.require_worth,
+    quoted: Quoted = lambda quote: None,
 ) -> Summary:
     """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
     require_level(level, len(request.files) if by_silo else None)
@@ -164,14 +173,14 @@ def train_files(
     *,
     planned: Planned = lambda plans, remarks: None,
     watch: WatchPlan = lambda plan, outcome: None,
-    quoted: Quoted = Quote.require_worth,
+    quoted: Quoted = lambda quote: None,
 ) -> WorkflowResult:
     """Read every silo's file, make a plan, train through the gates, and evaluate on held-out records.
 
     With `tries` there is a candidate for every combination of values, and the best on held-out records is returned; all
     of it costs what the request grants. `planned` gets the plans, and remarks to read before anything is charged, and
-    `quoted` what a rehearsal lets expect; by default it raises PlanError for a model that is not expected to beat
-    guessing. What cannot be done is refused before that, too.
+    `quoted` what a rehearsal lets expect. PlanError in a dry run, and, unless the request says `anyway`, for a model
+    that is not expected to beat guessing. What cannot be done is refused before that, too.
     """
     with _loaded(request) as loaded:
         run = _search if request.tries else _train
@@ -191,7 +200,7 @@ def _train(
         require_usual_plan(plan, loaded.cap)
     planned([plan], plan_warnings(proposal))
     quote = rehearse(plan)
-    quoted(quote)
+    _decide(request, quote, quoted)
     marked = marks(plan)
     losses: dict[int, float] = {}
 
@@ -226,7 +235,7 @@ def _search(
             require_usual([promised[0], *limits], len(loaded.silos[silo].records))
     planned(proposed.plans, [*proposed.explain(), *proposed.warnings()])
     quote = rehearse(proposed.comparison, *(each.plan for each in proposed.candidates))
-    quoted(quote)
+    _decide(request, quote, quoted)
     collect = None if loaded.shuffler is None else loaded.shuffler.collect
     result, choice = train_and_choose(proposed, loaded.silos, watch=watch, collect=collect)
     best = proposed.candidates[choice.best]

@@ -88,5 +88,5 @@ def test_an_answered_survey_without_an_answered_round_is_no_model() -> None:
         return {name: refuse(request, name, RefusalReason.UNAVAILABLE) for name in asked}
 
     ask = surveying(lambda request, name: update(request, name, np.array([0.4])), silent)
-    with pytest.raises(TrainingError, match=r"any of the 5 rounds \(unavailable\)"):
+    with pytest.raises(TrainingError, match=r"any of the 5 training rounds \(unavailable\)"):
         run(surveyed(algorithm=Accelerated(smoothness=2.0)), ask)
