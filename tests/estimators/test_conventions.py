@@ -18,7 +18,7 @@ import ringfence
 
 Check = Callable[[Any], None]
 
-BUDGET: dict[str, Any] = {"epsilon": 2000.0, "cap": (1e9, 1e-5), "unusual_budget": True}
+BUDGET: dict[str, Any] = {"epsilon": 2000.0, "cap": (1e9, 1e-5), "unusual_budget": True, "anyway": True}
 COMMON: dict[str, Any] = {**BUDGET, "bounds": (-3, 3), "max_rounds": 8, "sample_weight_bound": 10.0}
 REGRESSION: dict[str, Any] = {**COMMON, "target_bounds": (-3, 3), "clip": 3.0}
 ESTIMATORS = [

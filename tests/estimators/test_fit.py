@@ -109,7 +109,8 @@ def test_a_regressor_learns_in_the_units_of_x_and_y(regressor: Any) -> None:
 
 def test_the_huber_threshold_is_in_the_target_s_units() -> None:
     X, y = np.linspace(-1, 1, 50)[:, None], np.linspace(0, 1000, 50)
-    fitted = ringfence.FederatedHuberRegressor(threshold=100.0, bounds=(-1, 1), target_bounds=(0, 1000)).fit(X, y)
+    settings: dict[str, Any] = {"epsilon": 8.0, "bounds": (-1, 1), "target_bounds": (0, 1000)}
+    fitted = ringfence.FederatedHuberRegressor(threshold=100.0, **settings).fit(X, y)
     assert isinstance(fitted.plan_.loss, Huber)
     assert fitted.plan_.loss.threshold == pytest.approx(0.2)  # of a target scaled to ±1, which is ±500
 

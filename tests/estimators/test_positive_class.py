@@ -92,7 +92,7 @@ def test_class_weights_go_to_the_label_that_they_name() -> None:
 
 
 def test_text_json_card_page_summary_and_picture_name_the_positive_class(tmp_path: Path) -> None:
-    model = fitted(["nein", "ja"])
+    model = fitted(["nein", "ja"], anyway=True)
     summary = model.summary(X, Y, epsilon=5.0)
     model.model_.save(tmp_path / "model.json")
     page = evaluation_section(model.evaluation_, {})

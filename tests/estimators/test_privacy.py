@@ -25,8 +25,9 @@ SILOS = np.repeat(["a", "b"], [40, 50])
 
 
 def classifier(**changes: Any) -> ringfence.FederatedLogisticRegression:
+    """Few rows at a small epsilon: what is tested is not what they teach."""
     settings = {"epsilon": 1.0, "delta": DELTA, "bounds": (-1, 1), "classes": ["no", "yes"], "max_rounds": 5}
-    return ringfence.FederatedLogisticRegression(**{**settings, **changes})
+    return ringfence.FederatedLogisticRegression(**{**settings, "anyway": True, **changes})
 
 
 def together(fits: int, epsilon: float = 1.0) -> float:

@@ -157,6 +157,10 @@ class FederatedLinearModel(TableReader, ABC):
         require_cap_for_repeated_fits(self.cap)
         return super().__sklearn_clone__()
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has ended; one that is refused sets `quote_` and the like, but no coefficients."""
+        return hasattr(self, "coef_")
+
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's argument
         """Return the constructor's call: epsilon and what is not at its default, each shortened."""
         values = [(field, getattr(self, field.name)) for field in fields(self)]
@@ -193,7 +197,8 @@ class FederatedLinearModel(TableReader, ABC):
         data, remarks = self._read(X, y, silos, persons, sample_weight)
         request = self._request(data.schema)
         plan = make_plan(data.schema, self._members(data, request), request)
-        totals, result = self._run(data, plan)
+        self.quote_ = rehearse(plan)
+        totals, result = self._run(data, self.quote_)
         return self._fitted(result, totals, remarks)
 
     def _fitted(self, result: TrainingResult, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Self:
@@ -252,7 +257,7 @@ class FederatedLinearModel(TableReader, ABC):
         epsilons, deltas = per_silo("epsilon", epsilon, names), per_silo("delta", delta, names)
         members = [Member(name, size, epsilons[name] or 0.0, deltas[name]) for name, size in data.sizes().items()]
         plan = make_summary_plan(self.plan_, self.model_.weights, members)
-        totals, result = self._run(data, plan)
+        totals, result = self._run(data, rehearse(plan, level=level, by_silo=by_silo))
         statement = self._with_totals(result.statement, totals, remarks)
         return summarise_coefficients(statement, result.findings, level=level, by_silo=by_silo)
 
@@ -335,19 +340,18 @@ class FederatedLinearModel(TableReader, ABC):
         settings["schema"] = self._schema  # a file's content, not its name
         return f"{type(self).__name__} {settings!r}"
 
-    def _run(self, data: FitData, plan: Plan) -> tuple[dict[str, Budget], TrainingResult]:
-        """Charge the plan in this process's memory, then run it; return the silos' totals and the result."""
-        cap = self._cap()
+    def _run(self, data: FitData, quote: Quote) -> tuple[dict[str, Budget], TrainingResult]:
+        """Charge a rehearsed plan in this process's memory, then run it; return the silos' totals and the result."""
+        plan, cap = quote.plan, self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
-        self._require_worth(rehearse(plan))
+        self._require_worth(quote)
         totals = self._charge(data, [plan], cap, self._settings())
         with self._silos(data, cap) as silos, rounds_shown(plan.rounds) as count:
             return totals, train(plan, silos, watch=lambda outcome: count())
 
     def _require_worth(self, quote: Quote) -> None:
-        """Keep the quote, and refuse a model that is not expected to beat guessing, before anything is charged."""
-        self.quote_ = quote
+        """Refuse a model that is not expected to beat guessing, before anything is charged."""
         if not self.anyway:
             quote.require_worth(word="anyway=True")
 

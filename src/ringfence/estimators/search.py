@@ -114,7 +114,8 @@ class FederatedSearch(MetaEstimatorMixin, Seedless):  # type: ignore[misc]  # sc
             for silo, size in data.sizes().items():
                 asked = [proposed.promised[silo][0], *(() if cap is None else cap.limits)]
                 require_usual(asked, size, word="unusual_budget=True")
-        best._require_worth(rehearse(proposed.comparison, *(each.plan for each in proposed.candidates)))
+        best.quote_ = rehearse(proposed.comparison, *(each.plan for each in proposed.candidates))
+        best._require_worth(best.quote_)
         settings = f"{type(self).__name__} of {candidates!r} {best._settings()}"
         totals = best._charge(data, proposed.plans, cap, settings)
         rounds = sum(plan.rounds for plan in proposed.plans)

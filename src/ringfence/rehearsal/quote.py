@@ -47,6 +47,8 @@ TEST_ROWS = 2000
 UNSUITED = 0.02
 """A model that loses so much even without noise does not suit made-up records, and says nothing about real ones."""
 
+_NOT_YET = "Nothing has been charged yet."
+
 LISTED = 6
 """How many figures a quote names."""
 
@@ -81,7 +83,8 @@ class Quote:
             lines.append(_gain_words(self.plan, self.gain))
         lines.append(
             f"Rehearsed {self.rehearsals} times on made-up {self.plan.unit}s that fit the schema, with this plan's "
-            "noise; yours may show more or less. Nothing has been charged yet."
+            "noise; yours may show more or less. "
+            f"{_NOT_YET}"
         )
         return lines
 
@@ -97,8 +100,8 @@ class Quote:
         }
 
     def __str__(self) -> str:
-        """Return what to expect, in words."""
-        return "\n".join(self.lines())
+        """Return what to expect, in words that stay true when the budget is spent."""
+        return "\n".join(self.lines()).removesuffix(f" {_NOT_YET}")
 
     def require_worth(self, *, word: str = "--anyway") -> None:
         """Raise PlanError, with remedies, if nothing useful is expected; `word` would spend the budget all the same."""
@@ -110,8 +113,8 @@ class Quote:
             else "the model is not expected to beat guessing"
         )
         raise PlanError(
-            f"Refused, and nothing was charged: {what}. {_remedies(self.plan)} To spend the budget all the same, add "
-            f"{word}."
+            f"Refused, and nothing was charged: {what}. {_remedies(self.plan, word)} To spend the budget all the "
+            f"same, add {word}."
         )
 
 
@@ -232,9 +235,10 @@ def _gain_words(plan: Plan, gain: float) -> str:
     return "The model is expected to beat the best constant."
 
 
-def _remedies(plan: Plan) -> str:
-    """Say what would make a plan's results useful."""
-    shuffler = ", or trust a shuffler" if plan.trust == "nobody" and plan.training_numbers else ""
+def _remedies(plan: Plan, word: str) -> str:
+    """Say what would make a plan's results useful; only the command line, whose words are options, has a shuffler."""
+    offered = word.startswith("--") and plan.trust == "nobody" and plan.training_numbers
+    shuffler = ", or trust a shuffler (--trust shuffler)" if offered else ""
     return (
         f"Use more {plan.unit}s or silos, a larger epsilon, or fewer columns (there are {plan.data.width} "
         f"features{widest_column(plan)}){shuffler}."
