@@ -194,7 +194,7 @@ class SearchProposal:
         return hidden_difference(len(self.candidates), math.hypot(*(own.batch / total * own.sigma for own in asked)))
 
     def warnings(self) -> list[str]:
-        """Return warnings about a search: too little budget per candidate, or too few held-out records."""
+        """Return warnings about a search: wide maps, too few held-out records, or a large epsilon."""
         lines, plan, unit = [], self.candidates[0].plan, self.comparison.unit
         lines.append(wide_maps_warning(plan))
         if self.hidden > 0.5:
