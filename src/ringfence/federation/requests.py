@@ -28,7 +28,7 @@ NEW_BEGINNING = (
 )
 UNUSUAL_BUDGET = ("Accept an epsilon above 20 or a delta above 1/n, which protect nobody.", "Privacy")
 ANYWAY = ("Spend the budget even if the rehearsal expects nothing useful for it.", "Privacy")
-PLAN_OUT = ("Ask nobody now: write a plan for `ringfence server run` here (JSON).", "Deployment")
+PLAN_OUT = ("Instead of asking the silos now, write a plan for `ringfence server run` here (JSON).", "Deployment")
 """Help and section of options that several commands have."""
 
 
