@@ -51,7 +51,7 @@ def new_run(ground: Ground, name: str, *, rounds: int, options: tuple[str, ...] 
     ground.plan = ground.folder / f"{name}.json"
     sizes = [option for silo, size in SIZES.items() for option in ("--silo", f"{silo}={size}")]
     ground.family.run(["plan", "--schema", ground.schema, "--target", TARGET, *sizes, "--epsilon", "0.25",
-                       "--delta", "1e-7", "--rounds", str(rounds), "--out", ground.plan])  # fmt: skip
+                       "--delta", "1e-7", "--rounds", str(rounds), "--out", ground.plan, "--anyway"])  # fmt: skip
     for site in ground.sites:
         approve_plan(SiloFolder.open(site.folder), load_plan(ground.plan))
     command: list[str | Path] = ["server", "run", ground.plan, "--folder", ground.folder / name, "--engine", "nvflare"]
