@@ -113,10 +113,8 @@ def _statistics(files: list[Path]) -> ReportPage:
     """Statistics of all columns."""
     data = without_target(load_columns(files[0].parent / "schema.toml"))
     query = Statistics(columns=("age", "dose", "ill"), bins=8)
-    asked = AskRequest(files, 1.0, 1e-6)
-    result = workflow.ask_files(
-        asked, data, lambda members: make_query_plan(data, members, query), quoted=lambda quote: None
-    )
+    asked = AskRequest(files, 1.0, 1e-6, anyway=True)
+    result = workflow.ask_files(asked, data, lambda members: make_query_plan(data, members, query))
     plan = result.statement.plan
     return statistics_report(plan, statistics_of_run(plan, result.findings), result.statement.text())
 
