@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.cli.output import Output, Table, require_folder
+from ringfence.cli.output import Output, Table, require_folder, warn
 from ringfence.errors import AccountingError
 from ringfence.federation.requests import DELTA, SCHEMA, TARGET
 from ringfence.planning.options import REQUIRED, offered, offered_sizes
@@ -117,7 +117,9 @@ def plan(
     made = proposal.plan
     quote = rehearse(made)
     if out is not None:
-        if not anyway:
+        if not (anyway or quote.is_worth_it):
+            for line in quote.lines():
+                warn(line)
             quote.require_worth()
         out.write_bytes(made.content)
     first = made.training_numbers[0]
