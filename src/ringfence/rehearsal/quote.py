@@ -41,6 +41,9 @@ LEAST_ROWS = 50
 _WORK = 4e8
 """Fewer records, and fewer rehearsals, if second moments of all features would take more products than that."""
 
+_ROUNDS = 1600
+"""Fewer rehearsals, if all of them would have more rounds than that."""
+
 TEST_ROWS = 2000
 """Made-up records that a rehearsed model is measured on."""
 
@@ -81,10 +84,10 @@ class Quote:
             lines.append(f"For epsilon = {epsilon:.4g} expect {_listed(self.half_widths)}.")
         if self.gain is not None:
             lines.append(_gain_words(self.plan, self.gain))
+        times = "once" if self.rehearsals == 1 else f"{self.rehearsals} times"
         lines.append(
-            f"Rehearsed {self.rehearsals} times on made-up {self.plan.unit}s that fit the schema, with this plan's "
-            "noise; yours may show more or less. "
-            f"{_NOT_YET}"
+            f"Rehearsed {times} on made-up {self.plan.unit}s that fit the schema, with this plan's noise; yours may "
+            f"show more or less. {_NOT_YET}"
         )
         return lines
 
@@ -125,7 +128,9 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
     PlanError if the plan could not finish.
     """
     trained = candidates or ((plan,) if plan.training_numbers else ())
-    count = max(2, min(REHEARSALS, round(_WORK / (ROWS * plan.data.width**2)))) if trained else READ
+    by_width = max(2, round(_WORK / (ROWS * plan.data.width**2)))
+    by_rounds = max(1, _ROUNDS // sum(own.rounds for own in trained or [plan]))
+    count = min(by_width, by_rounds, REHEARSALS if trained else READ)
     half_widths: dict[str, list[float | None]] = {}
     measured: list[tuple[float, Population, list[Records]]] = []
     try:
