@@ -2,8 +2,8 @@
 
 Numbers spread around a centre of their own within their bounds, some categories are more frequent than others, and all
 columns have something in common. A linear function of the features, of random direction, explains part of the target.
-The constants that the planner does not share were chosen on the league's tables, so that a model that is expected to
-beat guessing does; `ringfence reproduce looking` shows how often, also on tables that had no part in the choice.
+The constants that the planner does not share were chosen on the league's tables, and `SCALED` on insurance, so that a
+model that is expected to beat guessing does; `ringfence reproduce looking` shows how often, also on other tables.
 """
 
 import math
