@@ -15,7 +15,7 @@ from scipy.stats import chi2, norm
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import task_event
 from ringfence.accounting.events import Event, seen_by
-from ringfence.accounting.shuffled_sums import shares_needed
+from ringfence.planning.channels.coins import shares_needed
 from ringfence.protocol import Observer, Plan, ShufflerChannel, SiloTerms, parse_schema
 from ringfence.protocol.plan.plan import task
 from ringfence.shuffler.vector_sum import decode_sum, encode_sum

@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import binom, chi2, norm
 
 from ringfence.accounting.channels.shuffler import MIXED
-from ringfence.accounting.shuffled_sums import shares_needed
 from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.federation.training import Silo, train
+from ringfence.planning.channels.coins import shares_needed
 from ringfence.protocol import (
     Accelerated,
     FloatArray,

@@ -19,13 +19,13 @@ record of one silo is replaced by another.
 The names below are public.
 """
 
+import typing as _typing
+from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from ringfence.accounting.accountant import delta as delta
 from ringfence.accounting.accountant import epsilon as epsilon
-from ringfence.accounting.calibrate import gaussian_shift as gaussian_shift
-from ringfence.accounting.calibrate import least_noise as least_noise
-from ringfence.accounting.calibrate import noise as noise
+from ringfence.accounting.accountant import gaussian_shift as gaussian_shift
 from ringfence.accounting.charges import cost as cost
 from ringfence.accounting.charges import costs as costs
 from ringfence.accounting.charges import plan_events as plan_events
@@ -46,4 +46,21 @@ from ringfence.accounting.filters import used as used
 from ringfence.accounting.sampling import per_round_event as per_round_event
 from ringfence.accounting.sampling import run_events as run_events
 
-__all__ = [name for name, thing in globals().items() if name[0] != "_" and not isinstance(thing, _ModuleType)]
+if _typing.TYPE_CHECKING:
+    from ringfence.accounting.calibrate import least_noise as least_noise
+    from ringfence.accounting.calibrate import noise as noise
+
+_FOR_PLANNERS = ("least_noise", "noise")  # loaded on first use: no silo's agent needs them
+
+_LOADED = [name for name, thing in globals().items() if name[0] != "_" and not isinstance(thing, _ModuleType)]
+__all__ = [*_LOADED, *_FOR_PLANNERS]  # noqa: PLE0604 (names, as in `ringfence`)
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _FOR_PLANNERS:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(_import_module(f"{__name__}.calibrate"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import assert_never, get_args
 
 from ringfence.accounting import pld
@@ -26,6 +27,7 @@ from ringfence.accounting.events import (
     Release,
     places,
     require_count,
+    require_positive,
     require_probability,
 )
 from ringfence.accounting.profiles import (
@@ -133,6 +135,25 @@ def delta(events: Events, epsilon: float) -> float:
     if isinstance(epsilon, bool) or not isinstance(epsilon, float | int) or not 0 <= epsilon < math.inf:
         raise AccountingError(f"epsilon must be a finite number of at least 0, but is {epsilon!r}.")
     return max(composed.delta(epsilon) for composed in _composed(events))
+
+
+def gaussian_shift(epsilon: float, delta: float) -> float:
+    """Return the largest μ, to twelve digits and rounded down, for which N(μ,1) against N(0,1) is (ε, δ)-DP."""
+    return _gaussian_shift(require_positive("epsilon", epsilon), require_probability("delta", delta))
+
+
+@lru_cache(maxsize=4096)
+def _gaussian_shift(epsilon: float, delta: float) -> float:
+    """Return the largest shift that meets (ε, δ), by bisection."""
+    meets, fails = 1.0, 1.0
+    while gaussian_delta(meets, epsilon) > delta:
+        meets /= 2
+    while gaussian_delta(fails, epsilon) <= delta:
+        fails *= 2
+    while fails - meets > 1e-12 * meets:
+        middle = (meets + fails) / 2
+        meets, fails = (middle, fails) if gaussian_delta(middle, epsilon) <= delta else (meets, middle)
+    return meets
 
 
 def as_one_gaussian(events: Events) -> float | None:

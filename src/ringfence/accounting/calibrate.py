@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 
 from ringfence.accounting import accountant
+from ringfence.accounting.accountant import gaussian_shift
 from ringfence.accounting.events import (
     DisjointBatchRelease,
     Events,
@@ -12,12 +13,12 @@ from ringfence.accounting.events import (
     PoissonRelease,
     places,
     require_positive,
-    require_probability,
 )
-from ringfence.accounting.profiles import gaussian_delta
 from ringfence.accounting.sampling import run_events
 from ringfence.errors import AccountingError
 from ringfence.protocol import sampling_named
+
+__all__ = ["fixed_size_words", "gaussian_shift", "least_noise", "noise"]
 
 _PRECISION = 1e-7  # of sigma, relative
 _SLACK = 1 - 1e-9  # of a shift: more than the last digit of the accountant's epsilon
@@ -26,25 +27,6 @@ _OUT_OF_REACH = (
     "the rounds."
 )
 _NO_LIMIT = "Any amount of noise meets this budget: the cost of this request does not grow as its noise shrinks."
-
-
-def gaussian_shift(epsilon: float, delta: float) -> float:
-    """Return the largest μ, to twelve digits and rounded down, for which N(μ,1) against N(0,1) is (ε, δ)-DP."""
-    return _gaussian_shift(require_positive("epsilon", epsilon), require_probability("delta", delta))
-
-
-@lru_cache(maxsize=4096)
-def _gaussian_shift(epsilon: float, delta: float) -> float:
-    """Calibrate the Gaussian shift to (ε, δ) by bisection."""
-    meets, fails = 1.0, 1.0
-    while gaussian_delta(meets, epsilon) > delta:
-        meets /= 2
-    while gaussian_delta(fails, epsilon) <= delta:
-        fails *= 2
-    while fails - meets > 1e-12 * meets:
-        middle = (meets + fails) / 2
-        meets, fails = (middle, fails) if gaussian_delta(middle, epsilon) <= delta else (meets, middle)
-    return meets
 
 
 def least_noise(

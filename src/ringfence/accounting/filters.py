@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache, partial
 from itertools import count
 
 from ringfence.accounting import accountant
-from ringfence.accounting.calibrate import gaussian_shift
+from ringfence.accounting.accountant import gaussian_shift
 from ringfence.accounting.events import BinomialRelease, Event, Events, places, seen_by
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.protocol import Guarantee, Observer

@@ -1,4 +1,4 @@
-"""What a shuffled sum of vectors costs, and the noise that meets a budget. Every number is on the safe side.
+"""What a shuffled sum of vectors costs. Every number is on the safe side.
 
 P_vec, corrected: m vectors of l2 norm at most L are added up in ``levels`` g per coordinate, rounded at random by every
 party, and carry Bin(T, 1/2) in each coordinate, with T = mb ``trials`` for b ``coins`` per vector. Replacing one vector
@@ -10,7 +10,6 @@ analyst sees the total only holds exactly for unary bits that a shuffler mixes, 
 """
 
 import math
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,7 +25,7 @@ _LARGE = 2**28  # trials beyond which Z is bounded on blocks of integers rather 
 _BLOCKS = 2**16
 _FURTHEST = 8.0  # standard deviations: the reach beyond which nothing is proved; it would cost more than any budget
 _LEAST_SLACK = 1e-100  # per coordinate: far below any use, and well inside the range of floating point
-_MOST_TRIALS = 2**52
+MOST_TRIALS = 2**52
 _MOST_PARTIES = 10_000  # of a mix: the recursion takes the square of this
 
 
@@ -38,7 +37,7 @@ def binomial_shift(*, reach: float, trials: int, dimension: int, slack: float) -
     """
     reach, slack = require_positive("reach", reach), require_probability("slack", slack)
     trials, dimension = require_count("trials", trials), require_count("dimension", dimension)
-    if trials > _MOST_TRIALS:
+    if trials > MOST_TRIALS:
         raise AccountingError(f"trials must be at most 2**52, but is {trials!r}; lower the coins or the levels.")
     if slack < dimension * _LEAST_SLACK:
         raise AccountingError(
@@ -122,92 +121,6 @@ def _density(z: FloatArray) -> FloatArray:
     return np.asarray(np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
 
 
-def least_trials(*, reach: float, dimension: int, slack: float, shift: float) -> int:
-    """Return the least T, by bisection, with ``binomial_shift(trials=T, ...) <= shift``, which holds as computed."""
-    require_positive("shift", shift)
-
-    def meets(trials: int) -> bool:
-        """Return whether that many coins in shuffled sums reach the shift."""
-        return binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack) <= shift
-
-    meets(1)  # refuses whatever does not depend on the trials, in its own words
-    guess = (2 * reach / shift) ** 2  # a Gaussian of the same variance, which no binomial undercuts by much
-    fails, enough = 0, max(1, math.ceil(min(guess, 2.0 * _MOST_TRIALS)))
-    while enough <= _MOST_TRIALS and not meets(enough):
-        fails, enough = enough, math.ceil(1.25 * enough)
-    if enough > _MOST_TRIALS:
-        raise AccountingError(
-            f"No number of coins up to 2**52 brings the shift to {shift:g} at a reach of {reach:g} levels; "
-            "lower the levels or the rounds, or allow a larger epsilon."
-        )
-    between = range(fails + 1, enough)
-    return fails + 1 + bisect_left(between, True, key=meets)
-
-
-@dataclass(frozen=True)
-class CoinNoise:
-    """How vectors are encoded, per coordinate: ``levels`` to round to, and ``coins`` to toss for every vector."""
-
-    levels: int
-    coins: int
-
-    def bits_per_vector(self, dimension: int) -> int:
-        """Return how many shuffled bits one vector takes when each counts one: d(g + b)."""
-        return dimension * (self.levels + self.coins)
-
-
-def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: int, inflation: float = 1.0) -> CoinNoise:
-    """Return the encoding with which a shuffled sum of ``vectors`` vectors costs at most ``shift`` (plus ``slack``).
-
-    At most ``bits`` bits per vector; the fewest with a deviation within 1 % of the least. ``inflation`` is the reach
-    per level: 1, and a little more for the rounding of the caller's arithmetic. Coins beyond 64 are tried in steps
-    of 2 %.
-    """
-    m, d, limit = require_count("vectors", vectors), require_count("dimension", dimension), require_count("bits", bits)
-    require_positive("shift", shift)
-    if require_positive("inflation", inflation) < 1:
-        raise AccountingError(
-            f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by at least one level."
-        )
-    per_coordinate = limit // d
-    candidates: list[CoinNoise] = []
-    coins = 1
-    while coins < per_coordinate:
-        most = per_coordinate - coins
-        levels = _most_levels(most, m * coins, d, shift, slack, inflation)
-        if levels:
-            candidates.append(CoinNoise(levels, coins))
-        if levels == most:  # more coins would leave fewer levels
-            break
-        coins = max(coins + 1, coins * 51 // 50)
-    if not candidates:
-        least = least_trials(reach=inflation, dimension=d, slack=slack, shift=shift)
-        coarsest = CoinNoise(1, -(-least // m))
-        raise AccountingError(
-            f"{limit} bits per vector are too few: {m} vectors of {d} coordinates need at least "
-            f"{coarsest.bits_per_vector(d)} each at this budget; raise the bit limit, add records, or allow a larger "
-            "epsilon."
-        )
-    finest = min(_noise_to_signal(candidate) for candidate in candidates)
-    good = [candidate for candidate in candidates if _noise_to_signal(candidate) <= 1.01 * finest]
-    return min(good, key=lambda candidate: candidate.bits_per_vector(d))
-
-
-def _most_levels(most: int, trials: int, dimension: int, shift: float, slack: float, inflation: float) -> int:
-    """Return the most levels, up to ``most``, that ``trials`` coins cover; 0 if none. The cost rises in the levels."""
-
-    def cost(levels: int) -> float:
-        """Return the shift of shuffled sums with that many levels."""
-        return binomial_shift(reach=levels * inflation, trials=trials, dimension=dimension, slack=slack)
-
-    return bisect_right(range(1, most + 1), shift, key=cost)
-
-
-def _noise_to_signal(noise: CoinNoise) -> float:
-    """Return the ratio of a coin noise's deviation to its levels, to compare encodings of shuffled sums."""
-    return math.sqrt(noise.coins) / noise.levels
-
-
 def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
     """Return how far the shuffled shares of a sum are, at most, from a simulation that knows the total alone.
 
@@ -243,18 +156,3 @@ def _mixing_distance(n: int, k: int, bits: int) -> float:
         one_plus[j] = np.logaddexp(0.0, log_x)
     log_x += 1e-4  # more than the rounding of all these logarithms
     return min(1.0, math.exp(min(log_x, 2.0) / 2) / 2)
-
-
-def shares_needed(*, parties: int, bits: int, distance: float) -> int:
-    """Return the least number of shares with ``mixing_distance(...) <= distance``."""
-    require_probability("distance", distance)
-
-    def meets(shares: int) -> bool:
-        """Return whether that many shares of a shuffled sum mix closely enough."""
-        return mixing_distance(parties=parties, shares=shares, bits=bits) <= distance
-
-    fails, enough = 0, 1
-    while not meets(enough):
-        fails, enough = enough, 2 * enough
-    between = range(fails + 1, enough)
-    return fails + 1 + bisect_left(between, True, key=meets)

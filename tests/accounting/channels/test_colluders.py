@@ -10,8 +10,9 @@ from ringfence.accounting import accountant
 from ringfence.accounting.channels.shuffler import MIXED
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import BinomialRelease
-from ringfence.accounting.shuffled_sums import mixing_distance, shares_needed
+from ringfence.accounting.shuffled_sums import mixing_distance
 from ringfence.errors import AccountingError
+from ringfence.planning.channels.coins import shares_needed
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import Plan, PublicKeys, SiloTerms

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ringfence.accounting.channels.shuffler import MIXED, counts_rounding
 from ringfence.accounting.charges import plan_events, task_event
 from ringfence.accounting.events import BinomialRelease
-from ringfence.accounting.shuffled_sums import shares_needed
 from ringfence.errors import AccountingError
+from ringfence.planning.channels.coins import shares_needed
 from ringfence.protocol import FloatArray, Plan
 from ringfence.protocol.plan.plan import task
 from ringfence.shuffler.vector_sum import Counts, encode_sum

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ringfence.accounting import shuffled_sums
 from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.accounting.events import SectionRelease
@@ -21,6 +20,7 @@ from ringfence.evidence.audit.game import audit, default_runs, play
 from ringfence.evidence.audit.mechanisms import MECHANISMS
 from ringfence.evidence.audit.plans import AuditQuery
 from ringfence.evidence.audit.sabotage import SABOTAGES
+from ringfence.planning.channels import coins
 from ringfence.shuffler import shares
 from ringfence.silo.gate import gate, sampling
 from ringfence.silo.noise import randomness
@@ -134,7 +134,7 @@ def test_sabotage_is_undone_at_the_end_of_its_block() -> None:
     touched = [(sampling, "draw"), (randomness, "gaussian_noise"), (randomness, "heads"),
                (sampling, "participation"), (gradient, "total"), (own_noise, "shift_of"),
                (shuffler, "BinomialRelease"), (shuffler, "honest_silos"), (shares, "shuffle_messages"),
-               (shuffled_sums, "binomial_shift"), (gate.Gate, "_judge")]  # fmt: skip
+               (coins, "binomial_shift"), (gate.Gate, "_judge")]  # fmt: skip
     before = [getattr(module, name) for module, name in touched]
     for mode in SABOTAGES:
         with pytest.raises(ZeroDivisionError), SABOTAGES[mode]():

@@ -12,9 +12,10 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.accounting import events, shuffled_sums
+from ringfence.accounting import events
 from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.accounting.sampling import shift_of
+from ringfence.planning.channels import coins
 from ringfence.planning.channels import shuffler as shuffler_planning
 from ringfence.protocol import FloatArray, Gradient, Plan, RefusalReason, RoundRequest, Sampling, SiloTerms, Task
 from ringfence.protocol.plan.plan import task
@@ -134,10 +135,10 @@ def _half_sensitivity() -> Iterator[None]:
         """Return the function with one argument halved, for the sabotaged sensitivity."""
         return lambda **given: real(**{**given, argument: given[argument] / 2})
 
-    coins_shift = halving("reach", shuffled_sums.binomial_shift)  # what the planner looks for coins with
+    coins_shift = halving("reach", coins.binomial_shift)
     with (
         patch.object(own_noise, "shift_of", halving("sensitivity", shift_of)),
-        patch.object(shuffled_sums, "binomial_shift", coins_shift),
+        patch.object(coins, "binomial_shift", coins_shift),
         patch.object(shuffler, "BinomialRelease", halving("reach", events.BinomialRelease)),
     ):
         yield

@@ -7,8 +7,8 @@ from dataclasses import replace
 from ringfence.accounting import calibrate
 from ringfence.accounting.channels.shuffler import MIXED, counts_rounding, honest_silos
 from ringfence.accounting.charges import costs, plan_events
-from ringfence.accounting.shuffled_sums import CoinNoise, choose, shares_needed
 from ringfence.errors import PlanError
+from ringfence.planning.channels.coins import CoinNoise, choose, shares_needed
 from ringfence.planning.draft import PlanDraft
 from ringfence.planning.problem import PlanningProblem
 from ringfence.planning.request import Member, PlanRequest
