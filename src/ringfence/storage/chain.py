@@ -63,17 +63,17 @@ class Chain(Closing):
     def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:
         """Open the chain of entries in a database, or create it."""
         self.path = path
-        self._file = Database(path, kind, tables=_TABLES if create else None)
+        self._database = Database(path, kind, tables=_TABLES if create else None)
         self._seen: tuple[int, str] | None = None
         self._appended: list[tuple[int, str]] = []
 
     def close(self) -> None:
         """Close the chain's file; closing twice is fine."""
-        self._file.close()
+        self._database.close()
 
     def copy_to(self, out: Path) -> None:
         """Write one state of the chain to a new file (`Database.copy_to`)."""
-        self._file.copy_to(out)
+        self._database.copy_to(out)
 
     def read(self, after: int, tail: str) -> Generator[Entry, None, None]:
         """Yield the entries after number `after`, whose hash is `tail`, and check the chain.
@@ -81,42 +81,43 @@ class Chain(Closing):
         Read them to the end, or close the generator: the end of the chain is checked last, and the file is held until
         then.
         """
-        with self._file.snapshot():
+        with self._database.snapshot():
             if self._seen is not None and not self.holds(*self._seen):
-                raise self._file.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
+                raise self._database.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
             if after and not self.holds(after, tail):
-                raise self._file.damaged(f"entry {after} is missing or was changed")
+                raise self._database.damaged(f"entry {after} is missing or was changed")
             previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
-            for number, time, kind, body, payload, digest in self._file.execute(query, (after,)):
+            for number, time, kind, body, payload, digest in self._database.execute(query, (after,)):
                 if number != expected:
-                    raise self._file.damaged(f"entry {expected} is missing")
+                    raise self._database.damaged(f"entry {expected} is missing")
                 if digest != _hash(previous, number, time, kind, body, payload):
-                    raise self._file.damaged(f"entry {number} or the one before it was changed")
+                    raise self._database.damaged(f"entry {number} or the one before it was changed")
                 yield Entry(kind, json.loads(body), payload, number=number, time=time, hash=digest)
                 previous, expected = digest, expected + 1
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
-            highest = self._file.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
-            if highest[0] != expected - 1:
-                raise self._file.damaged(f"it ends with entry {expected - 1}, which is not the last one ever made")
+            query = "SELECT seq FROM sqlite_sequence WHERE name = 'entries'"
+            (highest,) = self._database.execute(query).fetchone() or (0,)
+            if highest != expected - 1:
+                raise self._database.damaged(f"it ends with entry {expected - 1}, which is not the last one ever made")
             if expected > after + 1:
                 self._see(expected - 1, previous)
 
     def payload(self, number: int, digest: str) -> bytes:
         """Return the payload of a chain's entry read before, when its hash was `digest`; it is checked again."""
-        with self._file.snapshot():
+        with self._database.snapshot():
             query = "SELECT number, time, kind, body, payload FROM entries WHERE number = ?"
-            row = self._file.execute(query, (number,)).fetchone()
-            before = self._file.execute("SELECT hash FROM entries WHERE number = ?", (number - 1,)).fetchone()
+            row = self._database.execute(query, (number,)).fetchone()
+            before = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number - 1,)).fetchone()
         if row is None or before is None or digest != _hash(before[0], *row):
-            raise self._file.damaged(f"entry {number} is missing or was changed")
+            raise self._database.damaged(f"entry {number} is missing or was changed")
         payload: bytes = row[4]
         return payload
 
     def holds(self, number: int, digest: str) -> bool:
         """Return whether the chain has the entry of that number, with that hash."""
-        with self._file.snapshot():
-            found = self._file.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
+        with self._database.snapshot():
+            found = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
         return bool(found == (digest,))
 
     def require(self, number: int, digest: str) -> None:
@@ -132,7 +133,7 @@ class Chain(Closing):
     def writing(self) -> Iterator[None]:
         """Hold the chain's write lock. What is appended inside is synced when the block ends, or is undone."""
         self._appended.clear()
-        with self._file.transaction():
+        with self._database.transaction():
             yield
         for last in self._appended[-1:]:
             self._see(*last)
@@ -143,7 +144,7 @@ class Chain(Closing):
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         body = body_text(draft.body)
         digest = _hash(tail, number, time, draft.kind, body, draft.payload)
-        self._file.execute(
+        self._database.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (number, time, draft.kind, body, draft.payload, digest)
         )
         self._appended.append((number, digest))

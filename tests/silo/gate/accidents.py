@@ -62,8 +62,8 @@ def power_cut(kind: str, moment: str) -> Iterator[None]:
         entry = append(self, draft, *rest)
         if moment == "after-append":
             raise PowerCutError
-        failing: Any = _Connection(self._connection, PowerCutError(), committed=moment == "after-commit")
-        self._connection = failing
+        failing: Any = _Connection(self._database._connection, PowerCutError(), committed=moment == "after-commit")
+        self._database._connection = failing
         return entry
 
     with pytest.MonkeyPatch.context() as patch:
@@ -90,9 +90,9 @@ def full_disk(kind: str) -> Iterator[None]:
         if draft.kind == kind:
             problem = sqlite3.OperationalError("database or disk is full")
             problem.sqlite_errorcode = sqlite3.SQLITE_FULL
-            databases.append((self, self._connection))
-            failing: Any = _Connection(self._connection, problem, committed=False)
-            self._connection = failing
+            databases.append((self._database, self._database._connection))
+            failing: Any = _Connection(self._database._connection, problem, committed=False)
+            self._database._connection = failing
         return entry
 
     with pytest.MonkeyPatch.context() as patch:

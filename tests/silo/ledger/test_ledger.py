@@ -257,3 +257,10 @@ def test_a_stored_answer_that_was_changed_behind_the_agent_s_back_is_not_repeate
     assert refusal(ask(gate, plan, 0)) is RefusalReason.UNAVAILABLE
     with pytest.raises(LedgerDamagedError, match="entry 99 is missing"):
         ledger.stored(StoredAnswer(99, answer.hash))
+
+
+def test_whoever_holds_a_ledger_can_read_and_append_entries_and_run_no_sql(ledger: Ledger) -> None:
+    public = {name for name in dir(ledger._chain) if not name.startswith("_")}
+    assert public == {
+        "append", "close", "closed_on_error", "copy_to", "holds", "path", "payload", "read", "require", "writing"
+    }  # fmt: skip

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ringfence.accounting import events
 from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.accounting.sampling import shift_of
+from ringfence.accounting.shuffled_sums import binomial_shift
 from ringfence.planning.channels import coins
 from ringfence.planning.channels import shuffler as shuffler_planning
 from ringfence.protocol import FloatArray, Gradient, Plan, RefusalReason, RoundRequest, Sampling, SiloTerms, Task
@@ -135,10 +136,9 @@ def _half_sensitivity() -> Iterator[None]:
         """Return the function with one argument halved, for the sabotaged sensitivity."""
         return lambda **given: real(**{**given, argument: given[argument] / 2})
 
-    coins_shift = halving("reach", coins.binomial_shift)
     with (
         patch.object(own_noise, "shift_of", halving("sensitivity", shift_of)),
-        patch.object(coins, "binomial_shift", coins_shift),
+        patch.object(coins, "binomial_shift", halving("reach", binomial_shift)),
         patch.object(shuffler, "BinomialRelease", halving("reach", events.BinomialRelease)),
     ):
         yield
