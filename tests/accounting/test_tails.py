@@ -1,46 +1,132 @@
-"""The tails that losses are discretised by err by less than they are raised for it, also where they are tiny."""
+"""The tails that losses are discretised by err by less than the code allows for: Lemma A13 of docs/proofs.md."""
 
-import mpmath  # type: ignore[import-untyped]
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from flint import arb, ctx
+from scipy.special import erfcx, ndtr
 
-from ringfence.accounting import pld
+from ringfence.accounting import accountant, pld
 from ringfence.accounting.profiles import FixedSizeProfile, GaussianProfile, PoissonProfile, Profile
+from ringfence.protocol import FloatArray
+from tests.accounting import tail_bounds
+from tests.accounting.tail_bounds import ERFCX, FURTHEST, LARGEST, LOG_ODDS, MATH, NUMPY, Bound, Interval, ndtr_error
 
-SHIFTS = [1e-4, 1e-2, 0.3, 3.0, 20.0]
+BOXES: dict[Callable[[tuple[Interval, ...]], Bound | None], tuple[Interval, ...]] = {
+    tail_bounds.gaussian: ((-LARGEST / 2, FURTHEST), (0.0, LARGEST)),
+    tail_bounds.fixed_size: ((-LARGEST / 2, FURTHEST), (0.0, LARGEST), LOG_ODDS),
+    tail_bounds.poisson: ((-LARGEST / 2, FURTHEST), (0.0, LARGEST / 2), LOG_ODDS),
+}
+SHIFTS = [1e-4, 1e-2, 0.3, 3.0, 20.0, 300.0]
 PROFILES = [
     *(GaussianProfile(shift) for shift in SHIFTS),
-    *(kind(rate, shift) for kind in (FixedSizeProfile, PoissonProfile) for rate in (1e-8, 0.1) for shift in SHIFTS),
+    *(
+        kind(rate, shift)
+        for kind in (FixedSizeProfile, PoissonProfile)
+        for rate in (1e-12, 1e-8, 0.1, 0.99)
+        for shift in SHIFTS
+    ),
 ]
 
 
-def above(x: mpmath.mpf) -> mpmath.mpf:
-    return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+def above(x: arb) -> arb:
+    return (x / arb(2).sqrt()).erfc() / 2
 
 
-def exact_tails(profile: Profile, loss: float) -> tuple[mpmath.mpf, mpmath.mpf]:
-    """Return P(loss > e) and e^e Q(loss > e), to fifty digits."""
-    e, s = mpmath.mpf(loss), mpmath.mpf(profile.shift)
+@pytest.mark.parametrize("bound", BOXES, ids=lambda bound: bound.__name__)
+def test_the_allowance_covers_the_error_of_every_profile_at_every_loss(
+    bound: Callable[[tuple[Interval, ...]], Bound | None],
+) -> None:
+    assert tail_bounds.first_uncovered(bound, BOXES[bound]) is None
+
+
+def test_every_rate_and_shift_that_the_accountant_takes_lies_in_the_boxes() -> None:
+    assert LARGEST == accountant.LARGEST_SHIFT
+    rates = [accountant.SMALLEST_RATE, 1 - 2.0**-53]
+    assert all(LOG_ODDS[0] < math.log((1 - rate) / rate) < LOG_ODDS[1] for rate in rates)
+    assert above(arb(FURTHEST)) < 1e-148
+
+
+def uniform(low: float, high: float) -> FloatArray:
+    return np.random.default_rng(7).uniform(low, high, 4000)
+
+
+def of_any_size(low: float, high: float) -> FloatArray:
+    return np.exp(uniform(low, high))
+
+
+LIBRARY: list[tuple[str, Callable[[FloatArray], FloatArray], Callable[[arb], arb], FloatArray, float]] = [
+    ("exp", np.exp, arb.exp, -of_any_size(-40, 6.5), NUMPY),
+    ("log", np.log, arb.log, of_any_size(-700, 0), NUMPY),
+    ("expm1", np.expm1, arb.expm1, of_any_size(-40, 0), NUMPY),
+    ("expm1 below 0", np.expm1, arb.expm1, -of_any_size(-40, 14), NUMPY),
+    ("log1p", np.log1p, arb.log1p, of_any_size(-40, 40), NUMPY),
+    ("log1p below 0", np.log1p, arb.log1p, -uniform(1e-16, 0.37), NUMPY),
+    ("sinh", np.sinh, arb.sinh, of_any_size(-700, 6), NUMPY),
+    ("arcsinh", np.arcsinh, arb.asinh, of_any_size(-700, 0), NUMPY),
+    ("math.log", np.vectorize(math.log), arb.log, of_any_size(-28, 37), MATH),
+    ("math.exp", np.vectorize(math.exp), arb.exp, uniform(-40, 700), MATH),
+    ("erfcx", erfcx, lambda x: (x * x).exp() * x.erfc(), of_any_size(-40, 6), ERFCX),
+    ("erfcx near 0", erfcx, lambda x: (x * x).exp() * x.erfc(), uniform(0, 20), ERFCX),
+]
+
+
+def require_accuracy(
+    values: FloatArray, found: FloatArray, exact: Callable[[arb], arb], units: Callable[[arb], arb | float]
+) -> None:
+    """Fail unless each number found is within so many u of the exact one, relatively."""
+    with ctx.workprec(128):
+        for value, number in zip(map(arb, values.tolist()), map(arb, found.tolist()), strict=True):
+            truth = exact(value)
+            assert abs(number - truth) <= units(value) * 2.0**-53 * abs(truth)
+
+
+@pytest.mark.parametrize(
+    ("function", "exact", "values", "units"), [row[1:] for row in LIBRARY], ids=[row[0] for row in LIBRARY]
+)
+def test_the_libraries_functions_err_by_no_more_than_the_lemma_s_premise(
+    function: Callable[[FloatArray], FloatArray], exact: Callable[[arb], arb], values: FloatArray, units: float
+) -> None:
+    require_accuracy(values, function(values), exact, lambda _: units)
+
+
+def test_the_normal_tail_errs_by_no_more_than_the_lemma_s_premise() -> None:
+    values = np.concatenate([uniform(-40, 0), uniform(0, 3), uniform(0, FURTHEST)])
+    require_accuracy(values, ndtr(-values), above, ndtr_error)
+
+
+def exact_tails(profile: Profile, loss: float) -> tuple[arb, arb, tuple[arb, ...]]:
+    """Return P(loss > e), e^e Q(loss > e), and the parameters that the lemma states its bound in."""
+    e, s = arb(loss), arb(profile.shift)
     if isinstance(profile, PoissonProfile):
-        q, h = mpmath.mpf(profile.rate), s / 2
-        x = (e / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(h * h / 2) * mpmath.sinh(e / 2))) / h
-        return (1 - q) * above(x) + q * above(x - h), mpmath.exp(e) * ((1 - q) * above(x) + q * above(x + h))
-    q = mpmath.mpf(profile.rate) if isinstance(profile, FixedSizeProfile) else mpmath.mpf(1)
-    x = mpmath.log(1 + (mpmath.exp(e) - 1) / q) / s + s / 2
-    return (1 - q) * above(x) + q * above(x - s), mpmath.exp(e) * above(x)
+        q, h = arb(profile.rate), s / 2
+        x = (e / 2 + ((1 - q) / q * (h * h / 2).exp() * (e / 2).sinh()).asinh()) / h
+        tails = (1 - q) * above(x) + q * above(x - h), e.exp() * ((1 - q) * above(x) + q * above(x + h))
+        return *tails, (x - h, h, ((1 - q) / q).log())
+    q = arb(profile.rate) if isinstance(profile, FixedSizeProfile) else arb(1)
+    x = (1 + e.expm1() / q).log() / s + s / 2
+    given = (x - s, s) if isinstance(profile, GaussianProfile) else (x - s, s, ((1 - q) / q).log())
+    return (1 - q) * above(x) + q * above(x - s), e.exp() * above(x), given
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
-def test_tails_err_by_less_than_half_of_what_is_added_for_it(profile: Profile) -> None:
-    """Half, since an interval has two ends."""
+def test_what_tails_err_by_is_within_the_bound_that_the_lemma_derives(profile: Profile) -> None:
+    """The bound is derived by hand, and here it meets the code, at points: no error may exceed it."""
+    bounds = dict(zip((GaussianProfile, FixedSizeProfile, PoissonProfile), BOXES, strict=True))
     grid = pld.thresholds(profile, 10)
-    grid = grid[:: max(1, len(grid) // 15)]
-    tails, raised = profile.tails(grid), pld.tail_rounding(profile, grid, profile.tails(grid)[0])
-    with mpmath.workdps(50):
-        for place, loss in enumerate(grid.tolist()):
-            exact = exact_tails(profile, loss)
-            error = sum(abs(mpmath.mpf(float(tail[place])) - truth) for tail, truth in zip(tails, exact, strict=True))
-            assert error <= raised[place] / 2
+    grid = grid[:: max(1, len(grid) // 40)]
+    tails = profile.tails(grid)
+    for loss, above_p, scaled_above_q in zip(grid.tolist(), *(tail.tolist() for tail in tails), strict=True):
+        with ctx.workprec(400):
+            p, q, given = exact_tails(profile, loss)
+            error = abs((arb(above_p) - arb(scaled_above_q)) - (p - q)) / p * 2.0**53
+        point = tuple((float(value.mid()), float(value.mid())) for value in given)
+        found = bounds[type(profile)](point)
+        assert found is not None
+        assert error <= found[0] * 1.01
+        assert error <= found[1]
 
 
 def test_more_sampling_never_costs_less_so_rates_may_be_rounded_up() -> None:

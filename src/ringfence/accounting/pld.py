@@ -84,7 +84,7 @@ class LossDistribution:
 
 
 def tail_rounding(profile: Profile, grid: FloatArray, above_p: FloatArray) -> FloatArray:
-    """Return what the rounding errors of both tails at either end of an interval come to at most.
+    """Return more than the error of δ(e), and of the masses formed from it, on a grid (docs/proofs.md, Lemma A13).
 
     Far out, where a tail is Φ(-a), an error of a few 2⁻⁵³ in a weighs a² times as much, and a² ≤ -2 ln Φ(-a).
     """
