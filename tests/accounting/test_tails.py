@@ -11,14 +11,32 @@ from scipy.special import erfcx, ndtr
 from ringfence.accounting import accountant, pld
 from ringfence.accounting.profiles import FixedSizeProfile, GaussianProfile, PoissonProfile, Profile
 from ringfence.protocol import FloatArray
-from tests.accounting import tail_bounds
-from tests.accounting.tail_bounds import ERFCX, FURTHEST, LARGEST, LOG_ODDS, MATH, NUMPY, Bound, Interval, ndtr_error
+from tests.accounting.tail_bounds import (
+    ERFCX,
+    FEW,
+    FURTHEST,
+    LARGEST,
+    LOG_ODDS,
+    MANY,
+    MATH,
+    NUMPY,
+    Bound,
+    Interval,
+    first_uncovered,
+    fixed_size,
+    gaussian,
+    ndtr_error,
+    poisson,
+    poisson_near_zero,
+)
 
-BOXES: dict[Callable[[tuple[Interval, ...]], Bound | None], tuple[Interval, ...]] = {
-    tail_bounds.gaussian: ((-LARGEST / 2, FURTHEST), (0.0, LARGEST)),
-    tail_bounds.fixed_size: ((-LARGEST / 2, FURTHEST), (0.0, LARGEST), LOG_ODDS),
-    tail_bounds.poisson: ((-LARGEST / 2, FURTHEST), (0.0, LARGEST / 2), LOG_ODDS),
-}
+BOXES = [
+    (gaussian, ((-LARGEST / 2, FURTHEST), (0.0, LARGEST))),
+    (fixed_size, ((-LARGEST / 2, FURTHEST), (0.0, LARGEST), LOG_ODDS)),
+    (poisson, ((-MANY, FURTHEST), (0.0, MANY), LOG_ODDS)),
+    (poisson, ((-LARGEST / 2, FURTHEST), (MANY, LARGEST / 2), LOG_ODDS)),
+    (poisson_near_zero, ((0.0, FEW), (MANY, LARGEST / 2), LOG_ODDS)),
+]
 SHIFTS = [1e-4, 1e-2, 0.3, 3.0, 20.0, 300.0]
 PROFILES = [
     *(GaussianProfile(shift) for shift in SHIFTS),
@@ -35,11 +53,11 @@ def above(x: arb) -> arb:
     return (x / arb(2).sqrt()).erfc() / 2
 
 
-@pytest.mark.parametrize("bound", BOXES, ids=lambda bound: bound.__name__)
-def test_the_allowance_covers_the_error_of_every_profile_at_every_loss(
-    bound: Callable[[tuple[Interval, ...]], Bound | None],
+@pytest.mark.parametrize(("bound", "box"), BOXES)
+def test_the_allowance_covers_the_errors_of_every_profile_at_every_loss(
+    bound: Callable[[tuple[Interval, ...]], Bound | None], box: tuple[Interval, ...]
 ) -> None:
-    assert tail_bounds.first_uncovered(bound, BOXES[bound]) is None
+    assert first_uncovered(bound, box) is None
 
 
 def test_every_rate_and_shift_that_the_accountant_takes_lies_in_the_boxes() -> None:
@@ -114,19 +132,38 @@ def exact_tails(profile: Profile, loss: float) -> tuple[arb, arb, tuple[arb, ...
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
 def test_what_tails_err_by_is_within_the_bound_that_the_lemma_derives(profile: Profile) -> None:
     """The bound is derived by hand, and here it meets the code, at points: no error may exceed it."""
-    bounds = dict(zip((GaussianProfile, FixedSizeProfile, PoissonProfile), BOXES, strict=True))
+    bounds = {GaussianProfile: gaussian, FixedSizeProfile: fixed_size, PoissonProfile: poisson}
     grid = pld.thresholds(profile, 10)
     grid = grid[:: max(1, len(grid) // 40)]
     tails = profile.tails(grid)
     for loss, above_p, scaled_above_q in zip(grid.tolist(), *(tail.tolist() for tail in tails), strict=True):
         with ctx.workprec(400):
             p, q, given = exact_tails(profile, loss)
-            error = abs((arb(above_p) - arb(scaled_above_q)) - (p - q)) / p * 2.0**53
+            errors = abs((arb(above_p) - arb(scaled_above_q)) - (p - q)), abs(arb(above_p) - p)
         point = tuple((float(value.mid()), float(value.mid())) for value in given)
         found = bounds[type(profile)](point)
         assert found is not None
-        assert error <= found[0] * 1.01
-        assert error <= found[1]
+        for error, derived in zip(errors, found[:2], strict=True):
+            assert error / p <= derived * 1.01 * 2.0**-53
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=str)
+def test_on_a_grid_a_profile_is_nowhere_lower_however_close_or_far_apart_its_losses_are(profile: Profile) -> None:
+    rng = np.random.default_rng(11)
+    likely = pld.thresholds(profile, 10)[1:]
+    for spread in (1e-15, 1e-9, 1e-5):
+        some = rng.choice(likely, 8, replace=False)
+        grid = np.unique(np.concatenate([[0.0], some, some * (1 + spread), some * (1 + 3 * spread)]))
+        rounded = pld.discretise(profile, grid)
+        masses = list(map(arb, rounded.masses[len(grid) :].tolist()))  # of the losses above 0
+        with ctx.workprec(200):
+            for place, loss in enumerate(grid.tolist()):
+                higher = zip(masses[place:], grid[place + 1 :].tolist(), strict=True)
+                delta = arb(rounded.infinite) + sum(
+                    (mass * -(arb(loss) - other).expm1() for mass, other in higher), arb(0)
+                )
+                p, q, _ = exact_tails(profile, loss)
+                assert delta >= p - q
 
 
 def test_more_sampling_never_costs_less_so_rates_may_be_rounded_up() -> None:

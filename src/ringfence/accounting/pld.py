@@ -45,6 +45,9 @@ FEWEST_POINTS, MOST_POINTS = 2**14, 2**20
 OUTSIDE = 1e-7
 """Tilted probability that may fall outside the window on either side."""
 
+TAIL_ERROR = 8
+"""How much more a tail by itself may err than the difference of both tails (Lemma A13)."""
+
 _ORDERS = np.geomspace(1e-3, 1e3, 61)  # tilts to choose among, in units of 1/(standard deviation of the total loss)
 
 
@@ -99,13 +102,18 @@ def discretise(profile: Profile, grid: FloatArray) -> LossDistribution:
     p = np.maximum(above_p[:-1] - above_p[1:], 0.0)  # P-mass of the interval (e_i, e_{i+1}]
     r = scaled_above_q[:-1] - np.exp(-gaps) * scaled_above_q[1:]  # its Q-mass, times e^{e_i}
     # The share b for the upper end solves (p-b) e^{-e_i} + b e^{-e_{i+1}} = r e^{-e_i}. The difference p - r cancels,
-    # so it is raised by its rounding error: more mass at the upper end is the safe side.
-    rounding = tail_rounding(profile, grid, above_p)[:-1]
-    upper = np.clip((p - r + rounding) / -np.expm1(-gaps), 0.0, p)
-    positive = np.append(p - upper, 0.0)
+    # so it is raised by its rounding error: more mass at the upper end is the safe side. Where that may be more than an
+    # interval's whole mass, it all moves up, and the interval below is raised by the errors at both its ends.
+    rounding = tail_rounding(profile, grid, above_p)
+    at_both = rounding[:-1] + np.exp(-gaps) * rounding[1:]
+    most, shift_up = p + TAIL_ERROR * at_both, -np.expm1(-gaps)
+    is_full = p - r + at_both > most * shift_up
+    raised = np.where(np.append(is_full[1:], False), at_both, rounding[:-1])
+    upper = np.clip((p - r + raised) / shift_up, 0.0, most)
+    positive = np.append(np.maximum(p - upper, 0.0), 0.0)
     positive[1:] += upper
     negative = positive[1:] * np.exp(-grid[1:])
-    infinite = float(above_p[-1])
+    infinite = min(1.0, float(above_p[-1] + TAIL_ERROR * rounding[-1]))
     zero = max(0.0, 1.0 - infinite - float(positive[1:].sum() + negative.sum()))
     return LossDistribution(
         losses=np.concatenate([-grid[:0:-1], grid]),
