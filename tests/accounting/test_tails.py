@@ -132,6 +132,7 @@ def exact_tails(profile: Profile, loss: float) -> tuple[arb, arb, tuple[arb, ...
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
 def test_what_tails_err_by_is_within_the_bound_that_the_lemma_derives(profile: Profile) -> None:
     """The bound is derived by hand, and here it meets the code, at points: no error may exceed it."""
+    bounds: dict[type[Profile], Callable[[tuple[Interval, ...]], Bound | None]]
     bounds = {GaussianProfile: gaussian, FixedSizeProfile: fixed_size, PoissonProfile: poisson}
     grid = pld.thresholds(profile, 10)
     grid = grid[:: max(1, len(grid) // 40)]
@@ -141,7 +142,10 @@ def test_what_tails_err_by_is_within_the_bound_that_the_lemma_derives(profile: P
             p, q, given = exact_tails(profile, loss)
             errors = abs((arb(above_p) - arb(scaled_above_q)) - (p - q)), abs(arb(above_p) - p)
         point = tuple((float(value.mid()), float(value.mid())) for value in given)
-        found = bounds[type(profile)](point)
+        bound = bounds[type(profile)]
+        if bound is poisson and point[1][0] >= MANY and point[0][0] + point[1][0] < FEW:
+            bound, point = poisson_near_zero, ((point[0][0] + point[1][0],) * 2, *point[1:])
+        found = bound(point)
         assert found is not None
         for error, derived in zip(errors, found[:2], strict=True):
             assert error / p <= derived * 1.01 * 2.0**-53
