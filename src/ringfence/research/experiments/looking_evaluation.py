@@ -1,4 +1,4 @@
-"""Evaluations of made-up models whose figures are known: how far private ones are off, and what intervals cover."""
+"""Evaluations of simulated models whose figures are known: how far private ones are off, and what intervals cover."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ DESIGNS: dict[str, Design] = {
 
 
 def plan_of(design: str, records: int) -> Plan:
-    """Return a plan that evaluates the made-up model on as many records of each silo, for the whole budget."""
+    """Return a plan that evaluates the simulated model on as many records of each silo, for the whole budget."""
     return evaluation_plan(DESIGNS[design].loss, records)
 
 
