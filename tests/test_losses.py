@@ -58,6 +58,10 @@ def holed(score: Any, target: Any) -> Any:
     return jnp.where(jnp.abs(target - 0.1234) < 1e-5, jnp.nan, (score - target) ** 2)
 
 
+def overflowing(score: Any, target: Any) -> Any:
+    return jnp.exp(1000.0 * score) + target
+
+
 def infinite(score: Any, target: Any) -> Any:
     return jnp.log(score) + target
 
@@ -109,6 +113,7 @@ def test_its_residuals_are_its_derivative_and_its_constants_those_of_the_grid() 
         (kinked, "is not smooth"),
         (broken, "may not contain `jnp.reshape"),
         (infinite, "is not finite"),
+        (overflowing, "is not finite"),
         (lambda score, target: (score - target) ** 2, "a single `def`"),
         (len, "cannot be found"),
     ],

@@ -88,13 +88,13 @@ class Custom(BaseLoss):
             problems = [problem for folder in sorted(FOLDERS) if (problem := self._problem_in(folder)) is not None]
             if "" not in problems:
                 return next(iter(problems), "") or (
-                    f"{named} is custom code that is not installed here: read it with `ringfence silo loss FOLDER "
-                    "PLAN` and, if you agree to run it, install it with the same command"
+                    f"{named} is not installed here: read it with `ringfence silo loss FOLDER PLAN` and, if you agree "
+                    "to compute it, install it with the same command"
                 )
         try:
             found = examined(self.source, self.largest_score, self.largest_target)
         except PlanError as refused:
-            return f"{named} {refused}: ask for a plan with a convex and smooth one"
+            return f"{named} {refused}: ask for a plan with another loss"
         if not np.allclose(found, (self.lipschitz, self.smoothness), rtol=1e-6):
             return (
                 f"{named} does not have the slope or curvature that the plan states: ask for a plan that states its own"
@@ -171,12 +171,13 @@ def examined(source: str, largest_score: float, largest_target: float) -> tuple[
     try:
         derived = _program(source)
     except PlanError as refused:
-        raise PlanError(f"cannot be computed ({refused})") from None
+        raise PlanError(f"cannot be read ({str(refused).rstrip('.')})") from None
     scores = np.linspace(-largest_score, largest_score, _GRID)
     targets = np.linspace(-largest_target, largest_target, _GRID)
     grid, beside = np.repeat(scores, _GRID)[:, None], np.tile(targets, _GRID)
     values, slopes = derived.values(grid, beside), derived.residuals(grid, beside).reshape(_GRID, _GRID)
-    changes = np.diff(slopes, axis=0) / np.diff(scores)[:, None]
+    with np.errstate(invalid="ignore"):  # of slopes that are not finite
+        changes = np.diff(slopes, axis=0) / np.diff(scores)[:, None]
     lipschitz, smoothness = float(np.abs(slopes).max()), float(changes.max())
     problem = ""
     if mixes_records(derived, largest_score, largest_target):
