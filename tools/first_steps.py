@@ -97,7 +97,6 @@ for kind, file in (("sqlite", "north.db"), ("duckdb", "north.duckdb")):
 open("broken.parquet", "wb").write(open("north.parquet", "rb").read()[:500])
 """
 CUSTOM_LOSS = """
-import jax.numpy as jnp
 from ringfence import custom_loss
 def log_cosh(score, target):
     return jnp.logaddexp(score - target, target - score)
@@ -110,14 +109,10 @@ except ImportError as missing:
     raise SystemExit(f"ringfence: {missing}")
 """
 WITHOUT_JAX = """
-import sys
-from ringfence import custom_loss
-from ringfence.errors import PlanError
-def square(score, target):
-    return (score - target) ** 2
+from ringfence.errors import RingfenceError
 try:
-    custom_loss(square, largest_score=6.0)
-except PlanError as missing:
+    from ringfence.simulation import engine
+except RingfenceError as missing:
     raise SystemExit(f"ringfence: {missing}")
 """
 
@@ -125,9 +120,9 @@ TOUR = Step("tour --rounds 2", says="ledger")
 """It takes most of a minute; its engine has one version, and the lowest of the rest serve in other steps."""
 
 OF_EXTRA: dict[str, tuple[Step, ...]] = {
-    "bare": (),
+    "bare": (Step(CUSTOM_LOSS),),
     "estimators": (program_of("README.md", "Ten lines of Python"),),
-    "simulation": (program_of("docs/choosing.md", "Simulating many runs"), Step(CUSTOM_LOSS)),
+    "simulation": (program_of("docs/choosing.md", "Simulating many runs"),),
     "serving": (
         Step("silo init silo --name north --data north.csv --schema schema.toml --epsilon 3 --delta 1e-5 "
              "--same-data-as north.ledger"),

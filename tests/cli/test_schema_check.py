@@ -111,7 +111,8 @@ def test_the_maps_that_a_draft_shows_train_once_their_columns_are_the_table_s(tm
     checked = ringfence("schema", "check", schema, file)
     assert checked.stderr == ""
     out = tmp_path / "model.json"
-    done = ringfence("train", file, "--schema", schema, "--target", "cost", "--epsilon", "0.1", "--out", out)
+    asked = ["train", file, "--schema", schema, "--target", "cost", "--epsilon", "0.1", "--out", out, "--anyway"]
+    done = ringfence(*asked)
     assert "The maps are wide for this budget" in " ".join((done.stdout + done.stderr).split())
     predicted = ringfence("predict", out, file)
     assert len(predicted.stdout.splitlines()) == 301
@@ -163,6 +164,9 @@ def test_several_tables_are_checked_at_once_and_each_problem_names_its_file(tmp_
     assert f"schema.toml does not describe {files[1]}: 1 problem." in " ".join(refused.stderr.split())
     fitting = ringfence("schema", "check", schema, files[0], files[2])
     assert len(fitting.stdout.splitlines()) == 2
+    schema.write_text('[columns.age]\ntype = "numeric"\nlower = "?"\nupper = 120\n')
+    (problem,) = ringfence("schema", "check", schema, *files, status=1).stdout.splitlines()
+    assert problem.startswith("column 'age', 'lower' is not filled in"), "a problem of the schema is told once"
 
 
 @pytest.mark.parametrize("start", [b"PK\x03\x04\x14\x00\x06\x00", bytes.fromhex("d0cf11e0a1b11ae1")])

@@ -10,7 +10,7 @@ from ringfence.federation.custom_loss import install_loss
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import Custom, load_schema
-from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
+from ringfence.protocol.losses.custom import FOLDERS, INSTALLED, digest_of, examined
 from tests.cli.conftest import SiloCommands
 from tests.silo.agents import SCHEMA, make_silo_folder
 
@@ -28,7 +28,7 @@ class Operator(SiloCommands):
         members = [Member("clinic", 40, epsilon=1.0, delta=1e-6)]
         (place / "log_cosh.py").write_text(SOURCE)
         install_loss(place / "log_cosh.py")
-        lipschitz, smoothness = examined(DIGEST, 9.0, 1.0)
+        lipschitz, smoothness = examined(SOURCE, 9.0, 1.0)
         own = Custom(
             title="log_cosh", source=SOURCE, digest=DIGEST, largest_score=9.0, largest_target=1.0, lipschitz=lipschitz,
             smoothness=smoothness,
@@ -44,10 +44,11 @@ class Operator(SiloCommands):
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
-    before = dict(INSTALLED)
+    before, folders = set(INSTALLED), set(FOLDERS)
     yield Operator(tmp_path)
-    INSTALLED.clear()
+    INSTALLED.intersection_update(before)
     INSTALLED.update(before)
+    FOLDERS.intersection_update(folders)
 
 
 def test_a_program_is_read_then_installed_and_only_then_approved(operator: Operator) -> None:
@@ -77,14 +78,64 @@ def test_a_plan_of_a_known_loss_brings_nothing_to_install(operator: Operator) ->
     operator.refuses("has no loss of its own", "loss", operator.squared)
 
 
-def test_what_others_may_change_is_not_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def installed(operator: Operator) -> Path:
+    """The file of an installed loss."""
     operator.run("loss", operator.own, "--install", DIGEST[:12])
-    (installed,) = (operator.folder / "losses").iterdir()
+    (file,) = (operator.folder / "losses").iterdir()
+    return file
+
+
+def require_refused(operator: Operator, says: str) -> None:
+    assert says in " ".join(operator.run("review", operator.own).stdout.split())
+    operator.refuses(says, "approve", operator.own, "--digest", operator.plans["own"].digest())
+
+
+def test_what_others_may_change_is_not_computed(
+    operator: Operator, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed.chmod(0o622)
-    operator.refuses("can be changed by other users", "review", operator.own)
+    require_refused(operator, "can be changed by other users")
     installed.chmod(0o600)
+    installed.parent.chmod(0o777)
+    require_refused(operator, "can be changed by other users")
+    installed.parent.chmod(0o700)
     if os.geteuid() == 0:
         os.chown(installed, 1, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 1)
-    operator.refuses("can be changed by other users", "review", operator.own)
+    require_refused(operator, "can be changed by other users")
+
+
+@pytest.mark.parametrize("content", [SOURCE.replace("score - target", "score + target"), SOURCE * 2, "", "x" * 10_000])
+def test_a_loss_that_was_swapped_under_its_name_is_refused(operator: Operator, installed: Path, content: str) -> None:
+    """A plan with the digest in the file's name would otherwise be computed by another program, or not at all."""
+    installed.write_text(content)
+    require_refused(operator, "does not hold the loss with the SHA-256 in its name")
+    operator.run("loss", operator.own, "--install", DIGEST[:12])
+    operator.run("approve", operator.own, "--digest", operator.plans["own"].digest())
+
+
+def test_a_link_to_a_loss_installs_nothing(operator: Operator, installed: Path, tmp_path: Path) -> None:
+    elsewhere = installed.rename(tmp_path / "elsewhere.py")
+    installed.symlink_to(elsewhere)
+    require_refused(operator, "is a link or no file")
+    installed.unlink()
+    elsewhere.rename(installed)
+    folder = installed.parent.rename(tmp_path / "folder")
+    installed.parent.symlink_to(folder)
+    require_refused(operator, "is a link or no file")
+
+
+def test_no_command_opens_a_file_of_a_loss_that_no_plan_names(operator: Operator, installed: Path) -> None:
+    """Whatever lies there: a program, something that is none, or a pipe that nobody writes to."""
+    (operator.folder / "losses" / "run.py").write_text(f"open({str(operator.folder / 'ran')!r}, 'w')\n")
+    (operator.folder / "losses" / "bytes.py").write_bytes(b"\xff")
+    os.mkfifo(operator.folder / "losses" / "pipe.py")
+    installed.unlink()
+    os.mkfifo(installed)
+    operator.run("status")
+    operator.run("review", operator.squared)
+    operator.run("approve", operator.squared, "--digest", operator.plans["squared"].digest())
+    require_refused(operator, "is a link or no file")
+    assert not (operator.folder / "ran").exists()

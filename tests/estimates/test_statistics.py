@@ -118,7 +118,10 @@ def test_every_number_has_an_interval_within_what_is_possible_however_large_the_
                 for interval in (estimate.records, estimate.population):
                     assert low <= interval.low <= interval.high <= high
             for interval in (column.deviation.records, column.deviation.population):
-                assert 0 <= interval.low <= interval.high <= (high - low) / 2
+                assert 0 <= interval.low < interval.high <= (high - low) / 2, "noise never makes a number certain"
+        for name in ("ill", "ward"):
+            for cell in shares(found, name).cells.values():
+                assert 0 <= cell.records.low < cell.records.high <= 1
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:

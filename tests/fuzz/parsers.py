@@ -25,6 +25,7 @@ from ringfence.errors import CertificateError, DoorError, SiloError
 from ringfence.evidence.dossier.evidence import read_audit, read_evaluation
 from ringfence.evidence.dossier.signing import read_signature
 from ringfence.evidence.verification import verify
+from ringfence.federation.custom_loss import install_loss
 from ringfence.model.model import Model
 from ringfence.model.personal import load_any
 from ringfence.planning.propose import make_plan
@@ -58,6 +59,7 @@ EVALUATION = (
     b'{"plan":"ab","evaluation":{"unit":"record","together":{"records":5,"metrics":[{"name":"accuracy","value":0.5,'
     b'"low":0.1,"high":0.9}]},"silos":{}}}'
 )
+LOSS = b"def own(score, target):\n    e = score - target\n    return jnp.where(e > 0, e**2, jnp.square(-e))\n"
 
 Reader = Callable[[bytes], object]
 
@@ -149,7 +151,7 @@ def _plan_with_own_loss() -> protocol.Plan:
     roles = "offset = 'b'\nweight = 'c'\n"
     schema = load_schema_of(roles + SCHEMA.replace("lower = -1", "lower = 0"), "a")
     plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
-    source = "def own(score, target):\n    return (score - target) ** 2\n"
+    source = LOSS.decode()
     loss = Custom(
         title="own", source=source, digest=digest_of(source), largest_score=9.0, largest_target=1.0, lipschitz=20.0,
         smoothness=2.0,
@@ -165,6 +167,7 @@ def files() -> dict[str, Parser]:
     silo = b'name = "clinic"\ndata_file = "x.csv"\nschema_file = "x.toml"\nport = 0\n'
     schema = load_schema_of(SCHEMA)
     return {
+        "custom loss": Parser(from_file(install_loss, "own.py"), LOSS),
         "schema": Parser(from_file(lambda path: protocol.load_schema(path, "ill"), "schema.toml"), SCHEMA.encode()),
         "keys": Parser(from_file(protocol.load_keys), keys),
         "silo.toml": Parser(from_file(lambda path: SiloFolder.open(path.parent), "silo.toml"), silo),

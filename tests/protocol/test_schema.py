@@ -128,6 +128,24 @@ def test_a_column_s_own_name_comes_before_a_pattern() -> None:
     assert list(named.features) == ["gene_1"]
 
 
+def test_a_pattern_of_many_stars_is_matched_without_backtracking() -> None:
+    """Trying every way to divide the name would take longer than anybody waits."""
+    header = ["y", "a" * 2_000 + "c", "a" * 2_000 + "bc"]
+    pattern = "*a" * 12 + "*bc"
+    assert list(from_file({"columns": {pattern: NUMBER, "y": ILL}}, header).features) == header[2:]
+
+
+@examples(400)
+@given(st.text("ab*", max_size=6).map(lambda text: f"*{text}"), st.text("ab\n", min_size=1, max_size=7))
+def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
+    found = {"columns": {pattern: NUMBER, "y": ILL}}
+    if re.fullmatch(pattern.replace("*", ".*"), name, re.DOTALL):
+        assert list(from_file(found, ["y", name]).features) == [name]
+    else:
+        with pytest.raises(SchemaError, match="no column matches"):
+            from_file(found, ["y", name])
+
+
 def test_a_name_that_looks_like_a_pattern_is_a_name_where_a_table_has_it() -> None:
     assert list(from_file({"columns": {"dose*": NUMBER, "y": ILL}}, ["dose*", "dose2", "y"]).features) == ["dose*"]
     assert list(from_file({"columns": {"age [years]?": NUMBER, "y": ILL}}).features) == ["age [years]?"]

@@ -1,4 +1,4 @@
-"""Made-up records fit the schema that they are made up for, whatever its columns are."""
+"""Simulated records fit the schema that they are drawn for, whatever its columns are."""
 
 from typing import Any
 

@@ -99,7 +99,7 @@ def plan(
 ) -> Output:
     """Choose algorithm, rounds and noise for given silos and budgets.
 
-    It prints every silo's noise, the alternatives, and what to expect, from a rehearsal on made-up records. All of it
+    It prints every silo's noise, the alternatives, and what to expect, from a rehearsal on simulated records. All of it
     rests on public numbers alone: sizes, budgets, schema and loss. No record is read, and nothing is charged.
 
     Examples:

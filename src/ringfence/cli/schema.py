@@ -73,9 +73,12 @@ def check(
     found = dict(zip(files, check_schema(schema, files), strict=True))
 
     def of_files(part: str) -> list[str]:
-        """Return the problems of all files, or the advice, each with its file's name if there are several."""
-        sentences = [(file, each) for file, own in found.items() for each in getattr(own, part)]
-        return [each if len(files) == 1 else f"{file.name}: {each}" for file, each in sentences]
+        """Return the problems of all files, or the advice, each once and with the files' names unless it is of all."""
+        sentences = dict[str, list[str]]()
+        for file, own in found.items():
+            for each in getattr(own, part):
+                sentences.setdefault(each, []).append(file.name)
+        return [each if len(of) == len(found) else f"{', '.join(of)}: {each}" for each, of in sentences.items()]
 
     problems, advice = of_files("problems"), of_files("advice")
     fitting = [] if problems else [f"{file} fits {schema}." for file in files]

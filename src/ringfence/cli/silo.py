@@ -1,6 +1,5 @@
 """`ringfence silo`: a silo's folder, its agent, what its operator decides, and its side of the engine."""
 
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,21 +285,10 @@ def certificate(folder: Folder, out: Path = offered(REQUIRED, "Write the certifi
 
 
 def opened(folder: Path) -> "SiloFolder":
-    """Open the silo's folder that a command is about, and install the losses that its operator put there."""
+    """Open the silo's folder that a command is about; a plan may name the losses that its operator put there."""
+    from ringfence.protocol.losses.custom import FOLDERS
     from ringfence.silo.folder import SiloFolder
 
     own = SiloFolder.open(folder)
-    sources = sorted((folder / "losses").glob("*.py"))
-    if sources:
-        from ringfence.errors import SiloError
-        from ringfence.federation.custom_loss import install_loss
-
-        for source in sources:
-            places = [path.stat() for path in (source, source.parent)]
-            if any(place.st_mode & 0o022 or place.st_uid not in (0, os.geteuid()) for place in places):
-                raise SiloError(
-                    f"{source} can be changed by other users, so it will not be run. Give it and its folder to the "
-                    "silo's user (chown), and let nobody else write to them (chmod -R go-w)."
-                )
-            install_loss(source)
+    FOLDERS.add(own.path.absolute() / "losses")
     return own

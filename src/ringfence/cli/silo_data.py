@@ -102,12 +102,12 @@ def loss(
     folder: Folder,
     plan: PlanFile,
     install: str | None = offered(
-        None, "Let the silo run it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"
+        None, "Let the silo compute it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"
     ),
 ) -> Output:
-    """Show the program of a plan's own loss, or let the silo run it.
+    """Show the program of a plan's own loss, or let the silo compute it.
 
-    Read it before you install it: it runs on the silo's records.
+    Read it before you install it: it decides what is learned from the silo's records.
 
     Examples:
       ringfence silo loss north-silo plan.json
@@ -115,32 +115,34 @@ def loss(
     """
     from ringfence.errors import PlanError
     from ringfence.protocol import load_plan
+    from ringfence.protocol.losses.elementwise import read
     from ringfence.storage.files import replace_private
 
     own, loaded = opened(folder), load_plan(plan)
     found = loaded.loss.program if loaded.dimension else None
     if found is None:
         raise PlanError("This plan has no loss of its own, so there is no program to read or to install.")
-    place = own.path / "losses" / f"{found.title}-{found.digest[:12]}.py"
+    place = own.path / "losses" / found.file_name
     if install is not None:
         if len(install) < 12 or not found.digest.startswith(install.lower()):
             raise PlanError(f"The program in {plan} does not have that SHA-256. Read it again, without --install.")
+        read(found.source)
         place.parent.mkdir(mode=0o700, exist_ok=True)
         replace_private(place, found.source.encode())
     data = {
         "title": found.title,
         "sha256": found.digest,
         "source": found.source,
-        "installed": str(place) if place.exists() else None,
+        "installed": None if found.missing else str(place),
     }
     if install is not None:
-        return Output(data, f"Silo '{own.name}' now runs the loss '{found.title}' in plans that you approve: {place}")
+        return Output(data, f"Silo '{own.name}' computes the loss '{found.title}' in plans that you approve: {place}")
     return Output(
         data,
         found.source.rstrip("\n"),
         warnings=[
-            f"This program would run on the records, as the silo's user. To allow it: ringfence silo loss {folder} "
-            f"{plan} --install {found.digest[:12]}"
+            f"This loss would be computed on the records. To allow it: ringfence silo loss {folder} {plan} --install "
+            f"{found.digest[:12]}"
         ],
     )
 

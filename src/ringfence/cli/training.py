@@ -78,7 +78,7 @@ class TrainOutput(TrackingOptions):
 def train(request: TrainRequest, output: TrainOutput) -> Output:
     """Train one model across silos, each protected by its own noise.
 
-    First the plan is rehearsed on made-up records: the command says what to expect, and stops if that is worth nothing.
+    First the plan is rehearsed on simulated records: the command says what to expect, and stops if it is worth nothing.
     Then each silo's ledger is charged before the silo answers. What earlier runs on the same records cost adds to it.
 
     Examples:

@@ -30,8 +30,14 @@ class Interval(NamedTuple):
         return Interval(self.low * factor + offset, self.high * factor + offset)
 
     def within(self, low: float, high: float) -> "Interval":
-        """Return the confidence interval with both ends clamped to the bounds."""
-        return Interval(*(min(max(end, low), high) for end in self))
+        """Return the part of the confidence interval between bounds.
+
+        If noise has put its middle beyond a bound, the interval is first moved until its middle is there: clamping
+        alone would make it the shorter, the farther off it is.
+        """
+        middle = (self.low + self.high) / 2
+        moved = min(max(middle, low), high) - middle
+        return Interval(*(min(max(end + moved, low), high) for end in self))
 
 
 def critical_value(level: float, freedom: float = math.inf) -> float:

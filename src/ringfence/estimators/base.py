@@ -107,7 +107,7 @@ class FederatedLinearModel(TableReader, ABC):
     intercept_ : float or array
         The constant term, in the units of X: X @ coef_.T + intercept_ is the decision function, or the prediction.
     quote_ : Quote
-        What was expected before anything was charged, from a rehearsal on made-up rows. Print it.
+        What was expected before anything was charged, from a rehearsal on simulated rows. Print it.
     privacy_ : Statement
         What this fit guarantees to each silo's records (or persons), and what all fits so far have used. Print it.
     evaluation_ : EvaluationReport

@@ -45,7 +45,7 @@ class ChargeOptions:
 
     dry_run: bool = offered(
         False,
-        "Print what to expect for this budget, from a rehearsal on made-up records, and stop: nothing is charged.",
+        "Print what to expect for this budget, from a rehearsal on simulated records, and stop: nothing is charged.",
         "Privacy",
     )
     anyway: bool = offered(False, *ANYWAY)

@@ -1,4 +1,4 @@
-"""Made-up records that fit a schema: no record of any silo is read.
+"""Simulated records that fit a schema: no record of any silo is read.
 
 Numbers spread around a centre of their own within their bounds, some categories are more frequent than others, and all
 columns have something in common. A linear function of the features, of random direction, explains part of the target.
@@ -16,10 +16,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from ringfence.protocol import FloatArray, LogLink, Plan
-from ringfence.protocol.losses.targets import split_targets, values_of
+from ringfence.protocol.losses.targets import shifted, split_targets, values_of
 from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.protocol.schema.columns.numeric import Scaled
-from ringfence.protocol.schema.encoding import features_of
+from ringfence.protocol.schema.encoding import features_of, offsets_of
 from ringfence.server.algorithms.survey import EXPLAINED, SCORE_VARIANCE
 from ringfence.silo.records.records import Records
 
@@ -58,7 +58,7 @@ _UNKNOWN_SIZE = 100.0
 
 @dataclass(frozen=True)
 class _Law:
-    """How made-up cells of a column are distributed: centre and spread of a number, or shares of categories.
+    """How simulated cells of a column are distributed: centre and spread of a number, or shares of categories.
 
     `sign` is that of the correlation with what all columns have in common.
     """
@@ -70,7 +70,7 @@ class _Law:
 
 
 class Population:
-    """A made-up population that fits a plan's schema, from which records are drawn."""
+    """A simulated population that fits a plan's schema, from which records are drawn."""
 
     def __init__(self, plan: Plan, random: np.random.Generator) -> None:
         """Draw how columns are distributed, and how the target depends on the features."""
@@ -100,21 +100,22 @@ class Population:
         scores, numbers = test.features @ loss.matrix(weights, self._data.width), split_targets(targets).numbers
         if self._kind == "label":
             positive = float(np.mean(numbers > 0))
-            return 1 - float(np.mean((scores[:, 0] > 0) != (numbers > 0))) / max(min(positive, 1 - positive), 1e-9)
+            wrong = (shifted(scores, targets)[:, 0] > 0) != (numbers > 0)
+            return 1 - float(np.mean(wrong)) / max(min(positive, 1 - positive), 1e-9)
         if self._kind == "class":
             return 1 - float(np.mean(np.argmax(scores, axis=1) != numbers)) / (1 - 1 / loss.categories)
         if loss.is_squared_error and targets.ndim == 1:
             return 1 - math.sqrt(float(np.mean((scores[:, 0] - targets) ** 2)) / max(float(targets.var()), 1e-30))
 
         def mean_loss(of: FloatArray) -> float:
-            """Return the mean loss of made-up test records with these scores, or with a constant for each output."""
+            """Return the mean loss of simulated test records with these scores, or with a constant for each output."""
             return float(np.mean(values_of(loss, np.broadcast_to(of, scores.shape), targets)))
 
         guess = float(minimize(mean_loss, np.zeros(loss.outputs)).fun)
         return (guess - mean_loss(scores)) / max(abs(guess), 1e-9)
 
     def _scores(self, features: FloatArray) -> FloatArray:
-        """Return the part of the made-up targets that features explain, with variance 1 for each output."""
+        """Return the part of the simulated targets that features explain, with variance 1 for each output."""
         return np.asarray((features - self._centre) @ self._slopes)
 
     def _features(self, count: int) -> tuple[dict[str, Reading], FloatArray]:
@@ -126,10 +127,10 @@ class Population:
         return readings, features_of(self._data, readings)
 
     def _add_targets(self, readings: dict[str, Reading], scores: FloatArray) -> None:
-        """Replace the made-up cells of targets by ones that depend on the scores."""
-        data, random, count = self._data, self._random, len(scores)
+        """Replace the simulated cells of targets by ones that depend on the scores."""
+        data, random, count, offsets = self._data, self._random, len(scores), offsets_of(self._data, readings)
         if self._kind == "label":
-            chance = expit(math.sqrt(SCORE_VARIANCE) * scores[:, 0] + self._odds)
+            chance = expit(math.sqrt(SCORE_VARIANCE) * scores[:, 0] + self._odds + offsets)
             readings[str(data.target)] = Reading((random.random(count) < chance).astype(np.int64), None)
         elif self._kind == "class":
             luck = math.sqrt(CLASS_VARIANCE) * scores + random.gumbel(size=scores.shape)
@@ -138,24 +139,23 @@ class Population:
             for place, name in enumerate(data.targets):
                 errors = math.sqrt(1 - EXPLAINED) * random.standard_normal(count)
                 latent = errors + math.sqrt(EXPLAINED) * scores[:, place]
-                readings[name] = Reading(self._numbers(name, latent), None)
+                readings[name] = Reading(self._numbers(name, latent, offsets), None)
         elif self._kind == "time" and data.event is not None:
-            (low, high), waits = _ends(data.target_column), random.exponential(size=count) * np.exp(-scores[:, 0])
-            times = low + (high - low) / 2 * waits
+            (low, high), rates = _ends(data.target_column), np.exp(scores[:, 0] + offsets)
+            times = low + (high - low) / 2 * random.exponential(size=count) / rates
             readings[str(data.target)] = Reading(np.minimum(times, high), None)
             readings[data.event] = Reading((times < high).astype(np.int64), None)
 
-    def _numbers(self, name: str, latent: FloatArray) -> FloatArray:
-        """Return made-up numeric targets from standard normal ones; with a log link they are log-normal."""
-        column, law = self._data.used[name], self._laws[name]
-        if not isinstance(self._plan.loss, LogLink):
-            return _within(column, law, latent)
-        low, high = _ends(column)
-        return np.clip(low + (high - low) / 4 * np.exp(LOG_SPREAD * latent), low, high)
+    def _numbers(self, name: str, latent: FloatArray, offsets: FloatArray) -> FloatArray:
+        """Return simulated numeric targets from standard normal ones; with a log link they are log-normal."""
+        law, (low, high) = self._laws[name], _ends(self._data.used[name])
+        if isinstance(self._plan.loss, LogLink):
+            return np.clip(low + (high - low) / 4 * np.exp(LOG_SPREAD * latent + offsets), low, high)
+        return np.clip(law.centre + law.spread * latent + offsets, low, high)
 
 
 def _law(column: ReadColumn, random: np.random.Generator) -> _Law:
-    """Draw how the made-up cells of a column are distributed."""
+    """Draw how the simulated cells of a column are distributed."""
     sign = float(random.choice([-1.0, 1.0]))
     if column.classes:
         shares = 1.0 / np.arange(1, len(column.classes) + 1)
@@ -172,7 +172,7 @@ def _law(column: ReadColumn, random: np.random.Generator) -> _Law:
 
 
 def _drawn(column: ReadColumn, law: _Law, common: FloatArray, random: np.random.Generator) -> Reading:
-    """Draw made-up cells of a column: scaled numbers, places of categories, or vectors."""
+    """Draw simulated cells of a column: scaled numbers, places of categories, or vectors."""
     count = len(common)
     empty = random.random(count) < EMPTY if column.may_be_empty else None
     latent = law.sign * math.sqrt(COMMON) * common + math.sqrt(1 - COMMON) * random.standard_normal(count)
@@ -192,7 +192,7 @@ def _drawn(column: ReadColumn, law: _Law, common: FloatArray, random: np.random.
 
 
 def _within(column: ReadColumn, law: _Law, latent: FloatArray) -> FloatArray:
-    """Return made-up numbers between a column's bounds, scaled, from standard normal ones."""
+    """Return simulated numbers between a column's bounds, scaled, from standard normal ones."""
     return np.clip(law.centre + law.spread * latent, *_ends(column))
 
 

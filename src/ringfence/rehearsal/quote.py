@@ -4,15 +4,14 @@
     print(*quote.lines(), sep="\\n")
     quote.require_worth()
 
-A plan is rehearsed a few times, each time on another made-up population, with the plan's own noise. All rounds run, and
-the results are read as the server reads them, so a plan that could not finish fails here, before anything is charged.
+A plan is rehearsed a few times, each time on another simulated population, with the plan's own noise. All rounds run,
+and the results are read as the server reads them, so a plan that could not finish fails here, before it is charged.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ REHEARSALS, READ = 16, 3
 populations, a model's gain much."""
 
 ROWS = 4000
-"""The most made-up records of all silos together; a silo has at least `LEAST_ROWS`, if it has as many records."""
+"""The most simulated records of all silos together; a silo has at least `LEAST_ROWS`, if it has as many records."""
 
 LEAST_ROWS = 50
 _WORK = 4e8
@@ -45,10 +44,7 @@ _ROUNDS = 1600
 """Fewer rehearsals, if all of them would have more rounds than that."""
 
 TEST_ROWS = 2000
-"""Made-up records that a rehearsed model is measured on."""
-
-UNSUITED = 0.02
-"""A model that loses so much even without noise does not suit made-up records, and says nothing about real ones."""
+"""Simulated records that a rehearsed model is measured on."""
 
 _NOT_YET = "Nothing has been charged yet."
 
@@ -58,23 +54,33 @@ LISTED = 6
 
 @dataclass(frozen=True)
 class Quote:
-    """What a plan is expected to yield for its budget, from rehearsals on made-up records.
+    """What a plan is expected to yield for its budget, from rehearsals on simulated records.
 
-    `half_widths` are the medians over the rehearsals; None marks figures that would be too noisy to report. `gain` is
-    the mean share of guessing's error that the model removes; None where nothing is trained, or nothing is known.
+    `half_widths` are the medians over the rehearsals; None marks figures that would be too noisy to report. `gains` are
+    the shares of guessing's error that models removed, by rehearsal; empty if nothing is trained.
     """
 
     plan: Plan
     half_widths: Mapping[str, float | None]
-    gain: float | None
+    gains: Sequence[float]
     rehearsals: int
+
+    @property
+    def gain(self) -> float | None:
+        """Median share of guessing's error that the model removed."""
+        return float(np.median(self.gains)) if self.gains else None
+
+    @property
+    def wins(self) -> int:
+        """Number of rehearsals in which the model beat guessing."""
+        return sum(gain > 0 for gain in self.gains)
 
     @property
     def is_worth_it(self) -> bool:
         """Whether the model is expected to beat guessing, or, where nothing is trained, any figure to be useful."""
         if self.gain is not None:
             return self.gain > 0
-        return bool(self.plan.training_numbers) or any(width is not None for width in self.half_widths.values())
+        return any(width is not None for width in self.half_widths.values())
 
     def lines(self) -> list[str]:
         """Return what to expect, in at most three lines."""
@@ -83,11 +89,11 @@ class Quote:
         if self.half_widths:
             lines.append(f"For epsilon = {epsilon:.4g} expect {_listed(self.half_widths)}.")
         if self.gain is not None:
-            lines.append(_gain_words(self.plan, self.gain))
-        times = "once" if self.rehearsals == 1 else f"{self.rehearsals} times"
+            wins = f"It beat guessing in {self.wins} of {self.rehearsals} rehearsals."
+            lines.append(f"{_gain_words(self.plan, self.gain)} {wins}")
         lines.append(
-            f"Rehearsed {times} on made-up {self.plan.unit}s that fit the schema, with this plan's noise; yours may "
-            f"show more or less. {_NOT_YET}"
+            f"Rehearsed on simulated {self.plan.unit}s that fit the schema, with this plan's noise; yours may show "
+            f"more or less. {_NOT_YET}"
         )
         return lines
 
@@ -97,6 +103,7 @@ class Quote:
             "expected": {
                 "half_widths": dict(self.half_widths),
                 "gain_over_guessing": self.gain,
+                "beat_guessing": self.wins if self.gains else None,
                 "rehearsals": self.rehearsals,
                 "worth_it": self.is_worth_it,
             }
@@ -122,7 +129,7 @@ class Quote:
 
 
 def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool = False) -> Quote:
-    """Rehearse a plan on made-up records, and return what to expect of it.
+    """Rehearse a plan on simulated records, and return what to expect of it.
 
     `candidates` are plans whose models the plan compares. `level` and `by_silo` are those of a summary's intervals.
     PlanError if the plan could not finish.
@@ -132,19 +139,16 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
     by_rounds = max(1, _ROUNDS // sum(own.rounds for own in trained or [plan]))
     count = min(by_width, by_rounds, REHEARSALS if trained else READ)
     half_widths: dict[str, list[float | None]] = {}
-    measured: list[tuple[float, Population, list[Records]]] = []
+    gains: list[float] = []
     try:
         for seed in range(count):
             population = Population(trained[0] if trained else plan, np.random.default_rng(seed))
             silos = _silos(plan, population)
             state = _run(plan, candidates, silos, seed, whole=seed < READ)
             if trained:
-                measured.append((population.gain(state.model(), population.records(TEST_ROWS)), population, silos))
+                gains.append(population.gain(state.model(), population.records(TEST_ROWS)))
             for name, width in _half_widths(plan, state.findings, level, by_silo) if seed < READ else ():
                 half_widths.setdefault(name, []).append(width)
-        gain = float(np.mean([own for own, *_ in measured])) if measured else None
-        if gain is not None and gain <= 0 and not _suits(trained[0], *min(measured, key=itemgetter(0))[1:]):
-            gain = None
     except RingfenceError:
         raise
     except Exception as problem:
@@ -153,20 +157,14 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
             "was charged. Please report this, with the schema and the command."
         ) from problem
     widths = {name: _median(own) for name, own in half_widths.items()}
-    return Quote(plan, widths, gain, count)
+    return Quote(plan, widths, gains, count)
 
 
 def _run(plan: Plan, candidates: Sequence[Plan], silos: Sequence[Records], seed: int, *, whole: bool) -> ServerState:
-    """Run a plan on made-up records, its candidates first; unless the `whole` plan is wanted, only what trains."""
+    """Run a plan on simulated records, its candidates first; unless the `whole` plan is wanted, only what trains."""
     models = [simulated_states(own, silos, [seed], 1 + own.training_numbers[-1])[0].model() for own in candidates]
     stages = None if whole or candidates else 1 + plan.training_numbers[-1]
     return simulated_states(plan, silos, [seed], stages, candidates=models)[0]
-
-
-def _suits(plan: Plan, population: Population, silos: Sequence[Records]) -> bool:
-    """Return whether a plan learns something of made-up records, or at least unlearns nothing, without noise."""
-    (state,) = simulated_states(plan, silos, [0], 1 + plan.training_numbers[-1], noise=0.0)
-    return population.gain(state.model(), population.records(TEST_ROWS)) > -UNSUITED
 
 
 def _median(widths: Sequence[float | None]) -> float | None:
@@ -176,7 +174,7 @@ def _median(widths: Sequence[float | None]) -> float | None:
 
 
 def _silos(plan: Plan, population: Population) -> list[Records]:
-    """Draw made-up records for every silo: as many as it has, up to a limit."""
+    """Draw simulated records for every silo: as many as it has, up to a limit."""
     share = min(1.0, _WORK / (ROWS * plan.data.width**2) / 2)
     most = max(LEAST_ROWS, int(ROWS * share) // len(plan.silos))
     return [population.records(min(terms.records, most)) for terms in plan.silos]

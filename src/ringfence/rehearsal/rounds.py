@@ -24,13 +24,11 @@ def simulated_states(
     *,
     candidates: Sequence[FloatArray] = (),
     collected: CollectedNoise | None = None,
-    noise: float = 1.0,
 ) -> list[ServerState]:
     """Simulate the first `stages` stages, or all, once for each seed, and return the server's state after each run.
 
     Every silo answers from all its records, with Gaussian noise of the plan's sigma. Where a round asks only some of
-    them, the average has as much more noise. `candidates` are the weights of models that the plan compares. `noise`
-    multiplies the noise that is drawn.
+    them, the average has as much more noise. `candidates` are the weights of models that the plan compares.
     """
     states = [ServerState.initial(plan, candidates) for _ in seeds]
     choices = [np.random.default_rng(seed) for seed in seeds]
@@ -42,7 +40,7 @@ def simulated_states(
             break
         query, server = stage.query, handler_of(stage.query)
         arguments = [server.argument(query, own, round) for own in states]
-        sigmas = noise * np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
+        sigmas = np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
         wider = stage.participation.share(len(names)) ** -0.5
         # A survey may use each silo's answer; training, and a shuffler, give the average alone.
         together = query.trains or stage.channel.is_collected
@@ -50,7 +48,7 @@ def simulated_states(
         for run, answer in enumerate(exact):
             if stage.channel.is_collected:
                 drawn = (collected or _gaussian)(plan, number, choices[run], len(answer))
-                mean, each = answer + noise * drawn, {}
+                mean, each = answer + drawn, {}
             else:
                 drawn = sigmas[:, None] * choices[run].standard_normal((len(sigmas), answer.shape[-1]))
                 mean = wider * (weights @ drawn) + (answer if together else weights @ answer)

@@ -6,3 +6,7 @@
 
 `engine` runs one plan many times with seeded noise, `sweep` a function over a grid. Nothing here is private.
 """
+
+from ringfence.errors import require_extra
+
+require_extra("simulation", "The simulator", "jax")

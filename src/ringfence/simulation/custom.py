@@ -1,7 +1,7 @@
 """Your own convex loss, by automatic differentiation: slower than the built-in ones, and as correct.
 
-Each record's gradient is computed and clipped by itself, so any differentiable function will do; whether the
-theory's guarantees on risk hold depends on its being convex. Privacy never depends on it.
+Each record's gradient is computed and clipped by itself, so any differentiable function of one record will do. Whether
+the theory's guarantees on risk hold depends on its being convex. Nothing here is private.
 """
 
 from collections.abc import Callable

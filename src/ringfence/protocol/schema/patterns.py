@@ -113,8 +113,20 @@ def _matches(pattern: str, source: str, header: Sequence[str] | None) -> Iterato
                 "give the numbers, as in gene_{1..500}, or name each column."
             )
         else:
-            matching = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
-            yield from (column for column in header if matching.fullmatch(column))
+            yield from (column for column in header if _fits(column, name))
+
+
+def _fits(column: str, pattern: str) -> bool:
+    """Tell whether a column's name matches a pattern with *: each part may as well stand where it occurs first."""
+    first, *parts, last = pattern.split("*")
+    place, end = len(first), len(column) - len(last)
+    if place > end or not column.startswith(first) or not column.endswith(last):
+        return False
+    for part in parts:
+        if (found := column.find(part, place, end)) < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 def _ranges(pattern: str, source: str) -> list[str]:

@@ -1,6 +1,6 @@
 """How often private intervals for coefficients hold, and how much longer they are than intervals without privacy.
 
-Made-up tables, fresh in every run. All of the budget goes to the summary, which starts from weights of 0. What a silo
+Simulated tables, fresh in every run. All of the budget goes to the summary, which starts from weights of 0. What a silo
 computes (`factors`), where the server asks and what it makes of the answers are the product's own; sums are in
 floating point and noise is drawn from a seeded generator, once for all rounds that ask at one place.
 """

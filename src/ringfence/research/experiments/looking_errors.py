@@ -165,7 +165,7 @@ def evaluate(plan: Plan, population: Population, random: np.random.Generator) ->
 
 
 def populations(random: np.random.Generator) -> list[tuple[str, str, Population]]:
-    """Return made-up populations, and tables where the data are at hand, each with its name and kind of bounds."""
+    """Return simulated populations, and tables where the data are at hand, each with its name and kind of bounds."""
     found = []
     for law in LAWS:
         own = made_up(law, random)

@@ -1,4 +1,4 @@
-"""Evaluations of made-up models whose figures are known: how far private ones are off, and what intervals cover."""
+"""Evaluations of simulated models whose figures are known: how far private ones are off, and what intervals cover."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ DESIGNS: dict[str, Design] = {
 
 
 def plan_of(design: str, records: int) -> Plan:
-    """Return a plan that evaluates the made-up model on as many records of each silo, for the whole budget."""
+    """Return a plan that evaluates the simulated model on as many records of each silo, for the whole budget."""
     return evaluation_plan(DESIGNS[design].loss, records)
 
 
@@ -299,6 +299,7 @@ _WORDS = (
     "both cover more than 95 %. So do intervals near a bound: if noise puts a value beyond it (an AUC above 1), the "
     "interval moves to the bound with it. Scores of numbers may be 100 times as large as targets here, so that errors "
     "are clipped; the [next section](#errors-with-outliers) says when they are not.\n\nWith 1,000 records in each silo "
-    "an accuracy should be within 0.006, an AUC within 0.015 and an RMSE of clipped errors within 3 %, and each should "
-    "be covered in at least 93 % of the runs (the standard error of such a share is 1.3 %). Missed:"
+    "the error, a root mean square, should be at most 0.006 for an accuracy, 0.015 for an AUC and 3 % for an RMSE of "
+    "clipped errors, and each should be covered in at least 93 % of the runs (the standard error of such a share is "
+    "1.3 %). Missed:"
 )

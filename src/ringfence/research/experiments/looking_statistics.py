@@ -1,4 +1,4 @@
-"""Statistics of made-up silos: how far private ones are off, and how often their intervals hold.
+"""Statistics of simulated silos: how far private ones are off, and how often their intervals hold.
 
 Of 4 silos with 1,000 records each: five columns of numbers from 0 to 100 (one of them with missing cells) and five of
 categories, all asked about at once. Every run draws records and noise anew.
