@@ -12,7 +12,7 @@ import numpy as np
 from dp_accounting.pld import pld_privacy_accountant
 
 from ringfence.accounting import accountant, calibrate
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import NoisyUpdate, RoundRequest, parse_schema

@@ -18,7 +18,8 @@ PACKAGES = {
     "queries": "protocol/queries/ silo/queries/ server/queries/ simulation/gradient.py rehearsal/answers.py",
     "channels": "protocol/channels/ accounting/channels/ planning/channels/ silo/channels/ server/channels/ "
     "simulation/channels/",
-    "sampling": "protocol/plan/sampling.py accounting/sampling.py silo/gate/sampling.py simulation/sampling.py",
+    "sampling": "protocol/plan/sampling.py accounting/sampling.py accounting/runs.py silo/gate/sampling.py "
+    "simulation/sampling.py",
     "losses": "protocol/losses/",
     "columns": "protocol/schema/columns/",
     "maps": "protocol/schema/maps/",

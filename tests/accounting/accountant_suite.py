@@ -8,7 +8,7 @@ import pytest
 
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.events import Event
-from ringfence.accounting.sampling import per_round_event, run_events
+from ringfence.accounting.runs import per_round_event, run_events
 from ringfence.errors import AccountingError
 
 DELTA = 1e-6

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.events import DisjointBatchRelease, Event, GaussianRelease, PoissonRelease
 from ringfence.accounting.profiles import gaussian_delta
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.errors import AccountingError
 
 DELTA = 1e-6

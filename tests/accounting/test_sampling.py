@@ -7,7 +7,8 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
-from ringfence.accounting.sampling import event, exact_rounding, per_round_event, run_events
+from ringfence.accounting.runs import per_round_event, run_events
+from ringfence.accounting.sampling import event, exact_rounding
 from ringfence.errors import AccountingError
 from ringfence.protocol import FixedSize, Full, OnePass, Phased, Poisson, Sampling, SamplingName
 from ringfence.protocol.plan.sampling import Part

@@ -9,7 +9,7 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.events import FixedSizeRelease
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.protocol import Ball, Logistic, Proximal, Softmax, Squared
 from ringfence.research.experiments.one_shot import one_shot
 from ringfence.server.algorithms import minibatch

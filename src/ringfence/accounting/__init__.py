@@ -43,14 +43,15 @@ from ringfence.accounting.filters import guaranteed as guaranteed
 from ringfence.accounting.filters import left as left
 from ringfence.accounting.filters import odometer as odometer
 from ringfence.accounting.filters import used as used
-from ringfence.accounting.sampling import per_round_event as per_round_event
-from ringfence.accounting.sampling import run_events as run_events
 
 if _typing.TYPE_CHECKING:
     from ringfence.accounting.calibrate import least_noise as least_noise
     from ringfence.accounting.calibrate import noise as noise
+    from ringfence.accounting.runs import per_round_event as per_round_event
+    from ringfence.accounting.runs import run_events as run_events
 
-_FOR_PLANNERS = ("least_noise", "noise")  # loaded on first use: no silo's agent needs them
+# Loaded on first use: no silo's agent needs them.
+_FOR_PLANNERS = {"least_noise": "calibrate", "noise": "calibrate", "per_round_event": "runs", "run_events": "runs"}
 
 _LOADED = [name for name, thing in globals().items() if name[0] != "_" and not isinstance(thing, _ModuleType)]
 __all__ = [*_LOADED, *_FOR_PLANNERS]  # noqa: PLE0604 (names, as in `ringfence`)
@@ -59,7 +60,7 @@ __all__ = [*_LOADED, *_FOR_PLANNERS]  # noqa: PLE0604 (names, as in `ringfence`)
 def __getattr__(name: str) -> _typing.Any:
     if name not in _FOR_PLANNERS:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(_import_module(f"{__name__}.calibrate"), name)
+    return getattr(_import_module(f"{__name__}.{_FOR_PLANNERS[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from typing import get_args
 
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.events import of_group, require_count
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.errors import AccountingError
 from ringfence.protocol import Unit, sampling_named
 from ringfence.protocol.plan.sampling import SAMPLING_NAMES

@@ -14,7 +14,7 @@ from ringfence.accounting.events import (
     places,
     require_positive,
 )
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.errors import AccountingError
 from ringfence.protocol import sampling_named
 

@@ -6,7 +6,8 @@ import pytest
 
 from ringfence.accounting import correlation
 from ringfence.accounting.charges import plan_events, task_event
-from ringfence.accounting.sampling import exact_rounding, per_round_event
+from ringfence.accounting.runs import per_round_event
+from ringfence.accounting.sampling import exact_rounding
 from ringfence.protocol import Schema
 from ringfence.protocol.plan.plan import task
 from tests.accounting.plans import plan_for

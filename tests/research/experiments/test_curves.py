@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence.accounting import accountant
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.protocol import Logistic, Squared
 from ringfence.research.experiments import curves
 from ringfence.research.experiments.abstract import Geometry

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ringfence.accounting import accountant, calibrate
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.research.theory import paper
 
 N, R, DELTA = 1238, 35, 1 / 1238**2

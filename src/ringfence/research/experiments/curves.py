@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ringfence.accounting import accountant, calibrate
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import FloatArray, Loss, Participation, Plan, SamplingName, sampling_named

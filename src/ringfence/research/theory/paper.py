@@ -11,7 +11,7 @@ from functools import partial
 
 from ringfence.accounting import accountant
 from ringfence.accounting.events import require_count, require_positive, require_probability
-from ringfence.accounting.sampling import run_events
+from ringfence.accounting.runs import run_events
 from ringfence.errors import PlanError
 
 __all__ = [
