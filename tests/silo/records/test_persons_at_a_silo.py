@@ -18,11 +18,13 @@ from ringfence.protocol.plan.plan import protected_by
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.limits import MEGABYTE, Limits, largest_round
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import certify
 from ringfence.silo.ledger.ledger import Ledger
-from ringfence.silo.operator.decisions import approve_plan, update_data
+from ringfence.silo.operator.decisions import approve_plan, review_plan, update_data
 from ringfence.silo.operator.review import reveals
+from ringfence.silo.records.persons import MOST_ROWS, number_persons
 from ringfence.silo.records.records import Records, load_data_set, load_records
 from tests.silo.agents import silo_with
 from tests.silo.records.people import NUMBER, PLANS, RULES, SCHEMA, SCHEMA_FILE, every_rule, records_of, written
@@ -40,6 +42,13 @@ def test_rows_of_one_person_are_found_wherever_they_stand_in_the_file(tmp_path: 
     assert part.persons is not None
     assert part.persons.rows.tolist() == [1, 2]
     assert part.features[:, 0] == pytest.approx([0.4, 0.1, 0.3], abs=1e-8)
+
+
+def test_a_person_with_too_many_rows_is_found_when_the_table_is_read_and_not_in_a_round() -> None:
+    number_persons(["eve"] * MOST_ROWS, source="clinic.csv")
+    with pytest.raises(RecordsError, match=f"more than {MOST_ROWS} rows") as refused:
+        number_persons(["eve"] * (MOST_ROWS + 1), source="clinic.csv")
+    assert "eve" not in str(refused.value)
 
 
 def test_a_row_that_is_nobody_s_is_refused_by_its_number(tmp_path: Any) -> None:
@@ -170,6 +179,27 @@ def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path
     assert "for each person (replace-one adjacency)" in verify(certificate).text()
     kept = [path.read_bytes() for path in (tmp_path / "clinic").rglob("*") if path.is_file()]
     assert not any(b"zebra" in content for content in [certificate, *kept])
+
+
+@every_rule
+def test_how_many_rows_a_person_has_decides_neither_approval_nor_review(rule: str, tmp_path: Any) -> None:
+    """The limits stand just above the estimate, which the rows of one person must not move."""
+    plan = PLANS[rule]
+    (terms,) = plan.silos
+    effort = largest_round(plan, terms)
+    found = set()
+    for extra in (0, 20_000):
+        (tmp_path / str(extra)).mkdir()
+        people = ["eve", "bob", "ann", "kim", *["kim"] * extra]
+        folder = silo_of(tmp_path / str(extra), [f"{who},0.5,0,0" for who in people])
+        limits = {"round_seconds": 1.01 * effort.seconds, "round_memory": 1.01 * effort.memory / MEGABYTE}
+        folder = replace(folder, settings=folder.settings.model_copy(update=limits))
+        assert folder.limits == Limits(limits["round_seconds"], limits["round_memory"])
+        reviewed = review_plan(folder, plan)
+        assert not reviewed.objection
+        assert approve_plan(folder, plan).own == reviewed.own
+        found.add(f"{reviewed.text()}{reviewed.data()}")
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("told_apart_before", [True, False])

@@ -93,9 +93,7 @@ class Gate:
         terms = terms_in(plan, self.silo)
         if unmet := checks.unmet(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
-        if self._limits is not None and (
-            objection := self._limits.objection(largest_round(plan, terms, self._records.rows))
-        ):
+        if self._limits is not None and (objection := self._limits.objection(largest_round(plan, terms))):
             raise ApprovalError(objection)
         for stage in plan.stages:
             SENDERS[type(stage.channel)].require(stage.channel, terms, self._key)

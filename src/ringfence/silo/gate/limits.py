@@ -29,12 +29,15 @@ class Limits:
         )
 
 
-def largest_round(plan: Plan, terms: SiloTerms, rows: int | None = None) -> Effort:
-    """Estimate the plan's largest round, to compare with limits, from public numbers unless `rows` is given."""
+def largest_round(plan: Plan, terms: SiloTerms) -> Effort:
+    """Estimate the plan's largest round, to compare with limits, from public numbers only: one row per person.
+
+    Whether a plan is approved must not depend on how many rows a person has.
+    """
     largest = Effort()
     for stage, own in zip(plan.stages, terms.stages, strict=True):
         round = (
-            stage.query.effort(plan, rows or terms.records)
+            stage.query.effort(plan, terms.records)
             + stage.sampling.effort(terms.records)
             + stage.channel.effort(plan, stage, own.batch)
         )

@@ -83,7 +83,9 @@ class Review:
             lines += ["To whom", "", *(f"  {line}" for line in to_whom(plan, terms)), ""]
             if self.own:
                 lines += ["At what cost", "", *(f"  {line}" for line in self._cost(terms)), ""]
-            lines += ["On this machine", "", f"  A round takes {effort_words(self.effort)}, estimated cautiously.", ""]
+            each = " for one row per person" if plan.unit == "person" else ""
+            said = f"  A round takes {effort_words(self.effort)}, estimated cautiously{each}."
+            lines += ["On this machine", "", said, ""]
             if plan.keys is not None:
                 heading = "Keys to compare, through a channel other than the plan's"
                 lines += [heading, "", *_keys(plan.keys, self.silo), ""]

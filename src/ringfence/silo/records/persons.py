@@ -29,12 +29,10 @@ class Persons(Unpicklable):
     __slots__ = ("first", "of_row", "rows")
 
     def __init__(self, of_row: NDArray[np.int64]) -> None:
-        """Number the rows of each person; RecordsError if a person has too many."""
+        """Count the rows of each person, as `number_persons` numbered them."""
         self.of_row = of_row
         self.rows = np.bincount(of_row)
         self.first = np.cumsum(self.rows) - self.rows
-        if np.max(self.rows) > MOST_ROWS:
-            raise RecordsError(f"A person has more than {MOST_ROWS} rows: leave some of them out.")
 
     def __len__(self) -> int:
         """Return the number of persons."""
@@ -73,11 +71,17 @@ class Persons(Unpicklable):
 
 
 def number_persons(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:
-    """Number persons in order of appearance; RecordsError names the row of an empty cell."""
+    """Number persons in order of appearance; RecordsError if a cell is empty or a person has too many rows.
+
+    Here, when a table is read, so that no round fails by how many rows a person has.
+    """
     numbers: dict[str, int] = {}
     if "" in cells:
         raise RecordsError(
             f"{source}, row {list(cells).index('') + 2} names no person: fill in the column that the schema names as "
             "`person`, or remove the row."
         )
-    return np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64)
+    of_row = np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64)
+    if of_row.size and np.max(np.bincount(of_row)) > MOST_ROWS:
+        raise RecordsError(f"{source} has a person with more than {MOST_ROWS} rows: leave some of them out.")
+    return of_row

@@ -263,11 +263,6 @@ class DataSet(Unpicklable):
         """Return the number of records or persons in the data set."""
         return len(self.marks) if self.marks.persons is None else self.marks.persons
 
-    @property
-    def rows(self) -> int:
-        """The number of rows of the data set; where records are persons, this is private to the silo."""
-        return len(self.marks)
-
     def __repr__(self) -> str:
         """Describe the data set without its values."""
         unit = "records" if self.marks.persons is None else "persons"
