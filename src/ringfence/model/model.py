@@ -20,7 +20,7 @@ from ringfence.protocol.losses.targets import shifted, split_targets
 from ringfence.protocol.schema.encoding import encode_features, encode_offsets
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table, as_cells
-from ringfence.storage.files import read_file
+from ringfence.storage.files import LARGE_LIMIT, read_file
 
 Columns = Mapping[str, list[str] | list[float]]
 """Predicted columns of a table's rows, by name."""
@@ -249,13 +249,13 @@ class Model(Predictor):
     @classmethod
     def load(cls, path: Path) -> "Model":
         """Read a model from a file."""
-        content = read_file(path, "model file", MessageError)
+        content = read_file(path, "model file", MessageError, LARGE_LIMIT)
         if OWN_KIND in content:
             raise MessageError(
                 f"{path} is a silo's own model, which is NOT private: name the federation's model. `ringfence "
                 "predict` reads both."
             )
-        return cls.parse(content, error=MessageError, limit=2**30, source=str(path))
+        return cls.parse(content, error=MessageError, limit=LARGE_LIMIT, source=str(path))
 
 
 def measured(plan: Plan, scores: FloatArray, targets: FloatArray, counts: FloatArray | None = None) -> dict[str, float]:

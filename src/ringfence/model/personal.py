@@ -30,7 +30,7 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.history import Account
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.records import DataSet
-from ringfence.storage.files import read_file, replace_private
+from ringfence.storage.files import LARGE_LIMIT, read_file, replace_private
 
 NOT_PRIVATE = (
     "NOT PRIVATE: this was computed from the silo's records without noise, and stays with the silo. Passing it on, or "
@@ -143,9 +143,9 @@ class OwnComparison:
 
 def load_any(path: Path) -> Model | PersonalModel:
     """Read a federation's model or a silo's own."""
-    content = read_file(path, "model file", MessageError)
+    content = read_file(path, "model file", MessageError, LARGE_LIMIT)
     kind = PersonalModel if OWN_KIND in content else Model
-    return kind.parse(content, error=MessageError, limit=2**30, source=str(path))
+    return kind.parse(content, error=MessageError, limit=LARGE_LIMIT, source=str(path))
 
 
 def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personalised:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from ringfence.errors import RingfenceError, visible
-from ringfence.storage.files import require_known_format
+from ringfence.storage.files import SIZE_LIMIT, require_known_format
 
 
 def _is_canonical_base64(text: str) -> str:
@@ -89,7 +89,7 @@ class Public(BaseModel):
         content: bytes,
         *,
         error: type[RingfenceError],
-        limit: int = 16 * 2**20,
+        limit: int = SIZE_LIMIT,
         quote: bool = True,
         source: str = "This",
     ) -> Self:

@@ -1,9 +1,11 @@
 """Files: reading, syncing, format numbers, private files (keys, tokens), locks, and the user's state folder."""
 
+import errno
 import fcntl
 import hashlib
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +13,31 @@ from pathlib import Path
 
 from ringfence.errors import WHY, OutputError, RingfenceError, os_error_as
 
+SIZE_LIMIT = 16 * 2**20
+"""Bytes of a document, unless its reader allows more."""
 
-def read_file(path: Path, what: str, error: type[RingfenceError]) -> bytes:
-    """Return the bytes of any file; raise `error` with one sentence if it cannot be read."""
+LARGE_LIMIT = 2**30
+"""Bytes of a model, a certificate or a dossier."""
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """Return the bytes of a regular file; OSError if it is none, or has more than `limit` bytes. It never blocks.
+
+    Others may have put it there: a pipe or a device could keep its reader waiting, or never end.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, f"it has {status.st_size} bytes, more than the {limit} allowed", str(path))
+        return file.read(status.st_size)
+
+
+def read_file(path: Path, what: str, error: type[RingfenceError], limit: int = SIZE_LIMIT) -> bytes:
+    """Return the bytes of a regular file; raise `error` with one sentence if it cannot be read, or is too large."""
     with os_error_as(error, f"The {what} {path} could not be read: {WHY}."):
-        return path.read_bytes()
+        return read_regular(path, limit)
 
 
 def sync(path: Path) -> None:

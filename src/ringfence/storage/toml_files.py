@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SIZE_LIMIT = 16 * 2**20
+from ringfence.storage.files import SIZE_LIMIT, read_regular
 
 _DOTS = 5000
 
@@ -15,11 +15,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Time and memory are bounded by the file's size: what the parser would need more for is refused.
     """
-    with path.open("rb") as file:
-        content = file.read(SIZE_LIMIT + 1)
-    if len(content) > SIZE_LIMIT:
-        raise ValueError(f"it has more than the {SIZE_LIMIT} bytes allowed")
-    text = content.decode("utf-8")
+    text = read_regular(path, SIZE_LIMIT).decode("utf-8")
     # A name of n parts, a.b.c.…, costs the parser n² in time and memory, and dots that are not in names cannot be told
     # apart from those that are without parsing.
     if sum(line.count(".") ** 2 for line in text.splitlines()) > _DOTS**2:

@@ -1,6 +1,7 @@
 """The operator's page, attacked by whoever can reach its port, by the plans that it shows, and in its files."""
 
 import csv
+import os
 import stat
 import sys
 import threading
@@ -136,6 +137,24 @@ def test_odd_forms_do_nothing(desk: Desk, silo_folder: SiloFolder, plan_of: Make
     assert desk.post("/revoke", {"key": key, "plan": "0" * 64})[0] == 409
     assert desk.post("/approve", {"key": key})[0] == 409
     assert state(silo_folder, plan) == "running"
+
+
+def test_no_entry_of_the_folder_of_plans_keeps_the_operator_from_stopping_everything(
+    desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan, waiting = approved(silo_folder, plan_of()), silo_folder.path / "plans"
+    os.mkfifo(waiting / "pipe.json")
+    (waiting / "endless.json").symlink_to("/dev/zero")
+    with (waiting / "huge.json").open("wb") as file:
+        file.truncate(3 * 10**9)
+    key = desk.key()
+    status, page = desk.post("/home", {"key": key})
+    assert status == 200
+    assert "Stop everything" in page
+    assert page.count("it is not a regular file") == 2
+    assert "it has 3000000000 bytes" in page
+    assert desk.post("/stop", {"key": key})[0] == 200
+    assert state(silo_folder, plan) == "revoked"
 
 
 def test_a_file_that_was_changed_after_the_review_approves_nothing(

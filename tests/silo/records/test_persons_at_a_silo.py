@@ -143,7 +143,7 @@ def test_a_silo_whose_schema_tells_persons_apart_counts_them_and_answers_no_plan
     path = written(tmp_path / "clinic.csv", ["eve,0.1,0,0", "bob,0.2,0,0", "eve,0.3,0,0", "ann,0.4,0,0", "joe,0,0,0"])
     content: dict[str, Any] = {"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}
     data = load_data_set(path, TableColumns.model_validate({**content, "person": "patient"}))
-    assert (len(data), data.rows, len(data.encoded(SCHEMA))) == (4, 5, 4)
+    assert (len(data), len(data.marks), len(data.encoded(SCHEMA))) == (4, 5, 4)
     assert data.difference(SCHEMA) == ""
     assert "a different `person`" in data.difference(parse_schema(content, target="y"))
     assert "a different `person`" in load_data_set(path, TableColumns.model_validate(content)).difference(SCHEMA)

@@ -31,6 +31,7 @@ from ringfence.deployment.door import Door
 from ringfence.deployment.nvflare.job import CONTENT, SECONDS, TASK, fault_of_job
 from ringfence.deployment.nvflare.kit import POINTER
 from ringfence.errors import DoorError
+from ringfence.storage.files import read_regular
 from ringfence.storage.toml_files import read_toml
 
 _PATIENCE = 10.0
@@ -92,7 +93,7 @@ class OnlyOurJob(AppValidator):  # type: ignore[misc]  # nvflare ships no types
         root = Path(app_folder)
         try:
             files = {
-                str(file.relative_to(root)): file.read_bytes() if file.stat().st_size <= _LARGEST else b""
+                str(file.relative_to(root)): read_regular(file, _LARGEST)
                 for file in root.rglob("*")
                 if not file.is_dir() or file.is_symlink()
             }

@@ -23,7 +23,7 @@ from ringfence.evidence.verification import Verified, verify_file, verify_statem
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee, Statement, exact_guess
 from ringfence.protocol import Guarantee, Observer, Plan, Public, SiloTerms, explain, load_plan
-from ringfence.storage.files import read_file
+from ringfence.storage.files import LARGE_LIMIT, read_file
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Inputs:
                 continue
             if path.name in found:
                 raise PlanError(f"Two of the dossier's files are called {path.name}: rename one of them.")
-            found[path.name] = hashlib.sha256(read_file(path, "file", PlanError)).hexdigest()
+            found[path.name] = hashlib.sha256(read_file(path, "file", PlanError, LARGE_LIMIT)).hexdigest()
         return found
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from ringfence.errors import CertificateError
 from ringfence.protocol import Digest, Document, Public, Signature
 from ringfence.shuffler import sealing
-from ringfence.storage.files import read_file, write_key
+from ringfence.storage.files import LARGE_LIMIT, read_file, write_key
 
 # So that a signature cannot be passed off as one of something else.
 _PURPOSE = b"ringfence dossier 1\n"
@@ -88,4 +88,4 @@ def make_key(path: Path) -> str:
 
 def _digest(path: Path) -> str:
     """Return the SHA-256 of a dossier's file."""
-    return hashlib.sha256(read_file(path, "dossier", CertificateError)).hexdigest()
+    return hashlib.sha256(read_file(path, "dossier", CertificateError, LARGE_LIMIT)).hexdigest()

@@ -22,13 +22,16 @@ from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.ledger.summary import summarise
 from ringfence.silo.operator.review import Review, review
 from ringfence.storage.chain import Entry
-from ringfence.storage.files import write_private
+from ringfence.storage.files import read_file, write_private
 
 _SHORTEST = 8
 _REVIEWED = 12
 
 MOST_FILES = 100
 """Of more plans that wait, the others are not read: an operator decides on a few."""
+
+MOST_BYTES = 4 * 2**20
+"""Bytes of all waiting plans together: reading what was made to be slow must not keep an operator from the page."""
 
 
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
@@ -178,10 +181,12 @@ def plans_folder(folder: SiloFolder) -> Path:
 
 def pending_plans(folder: SiloFolder, decided: Container[str]) -> PendingPlans:
     """Return the waiting plans, without those whose digest is among the `decided`."""
-    found = PendingPlans({}, {}, {})
+    found, room = PendingPlans({}, {}, {}), MOST_BYTES
     for path in sorted(plans_folder(folder).glob("*.json"))[:MOST_FILES]:
         try:
-            plan = load_plan(path)
+            content = read_file(path, "plan", PlanError, room)
+            room -= len(content)
+            plan = Plan.parse(content, error=PlanError, source=str(path))
         except PlanError as problem:
             found.unreadable[path.name] = str(problem)
             continue
