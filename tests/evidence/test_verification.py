@@ -97,6 +97,23 @@ def test_the_same_said_in_other_bytes_was_not_signed(content: bytes) -> None:
         verify(canonical_json(file) + b"\n")
 
 
+def test_only_a_genuine_certificate_in_a_rewritten_file_is_said_to_pass_its_checks(content: bytes) -> None:
+    def rewritten(file: bytes) -> bytes:
+        return json.dumps(json.loads(file), indent=1).encode()
+
+    with pytest.raises(CertificateError, match="passes every check, but the file was rewritten"):
+        verify(rewritten(content))
+    issued = verify(content).issued.encode()
+    for forged in (
+        content.replace(issued, b"2001-01-01T00:00:00+00:00"),
+        content.replace(b"replace-one", b"add-remove"),
+    ):
+        assert forged != content
+        with pytest.raises(CertificateError) as refused:
+            verify(rewritten(forged))
+        assert not any(word in str(refused.value) for word in ("right", "passes"))
+
+
 def test_a_certificate_of_a_newer_format_is_refused_with_what_to_install(content: bytes) -> None:
     newer = "format 2, and this version of Ringfence reads formats up to 1: install a newer version"
     with pytest.raises(CertificateError, match=f"This CertificateFile has {newer}"):

@@ -31,7 +31,7 @@ from ringfence.shuffler import sealing
 from ringfence.silo.ledger.budget import BASIS_WORDS
 from ringfence.silo.ledger.history import GENESIS
 from ringfence.storage.chain import entry_hash
-from ringfence.storage.files import read_file
+from ringfence.storage.files import LARGE_LIMIT, read_file
 
 _SAME_USER = (
     "  - That nothing was read past the gate: the operator allowed the silo's courier to run as a user who can read "
@@ -124,7 +124,7 @@ class Verified:
 
 def verify_file(path: Path, *, key: str | None = None) -> Verified:
     """Check a certificate's file; raise CertificateError with the first thing that does not fit."""
-    return verify(read_file(path, "certificate", CertificateError), key=key)
+    return verify(read_file(path, "certificate", CertificateError, LARGE_LIMIT), key=key)
 
 
 def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list[str]:
@@ -171,6 +171,11 @@ def verify(content: bytes, *, key: str | None = None) -> Verified:
         raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
     _check_totals(certificate, history)
     _check_signature(signed, key)
+    if content != signed.to_file():  # any change to a certificate must show
+        raise CertificateError(
+            "The certificate's content passes every check, but the file was rewritten (spaces, order or spelling): ask "
+            "for the file as the silo exported it."
+        )
     plans = [followed.plan for followed in history.plans.values()]
     return Verified(
         silo=certificate.silo,
