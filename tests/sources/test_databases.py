@@ -1,8 +1,11 @@
 """Queries against real databases: what is read, in which order, and what is said when it cannot be."""
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 import numpy as np
@@ -140,6 +143,96 @@ def test_a_query_that_writes_is_wrong_or_dies_half_way_is_refused_in_one_sentenc
         ("SELECT id, age FROM visits", "has no column 'x'"),
     ]:
         assert says in refusal(described(tmp_path, cluster.address, query))
+
+
+WRITTEN = (
+    "SELECT id FROM t;",
+    "-- all\nSELECT id FROM t -- done",
+    "WITH few AS (SELECT id FROM t) SELECT id FROM few",
+    "SELECT id, '; ATTACH' AS x FROM t",
+)
+
+
+def left_alone(folder: Path, database: str, queries: list[str]) -> None:
+    """Require that each query is refused, and no file read or made but the database's own."""
+    (folder / "secret.csv").write_text(f"id,x\n1,{SECRET}\n")
+    described(folder, database, "")
+    before = {path.name for path in folder.iterdir()}
+    for query in queries:
+        said = refusal(described(folder, database, query))
+        assert {path.name for path in folder.iterdir()} == before, query
+        assert "is one SELECT that runs there" in said, query
+
+
+def test_no_query_of_duckdb_reads_or_writes_another_file(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as made:
+        made.execute("CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (1), (2)")
+        (tmp_path / "secret.csv").write_text("id,x\n1,2\n")
+        made.execute(f"CREATE VIEW elsewhere AS SELECT * FROM read_csv('{tmp_path}/secret.csv')")
+    out, secret = tmp_path / "out", tmp_path / "secret.csv"
+    queries = [
+        f"COPY t TO '{out}'",
+        f"COPY t TO '{out}'; SELECT 1 AS id",
+        f"EXPORT DATABASE '{out}'",
+        f"ATTACH '{out}' AS other; CREATE TABLE other.t AS SELECT 1 AS id; SELECT id FROM other.t",
+        f"SELECT * FROM '{secret}'",
+        f"SELECT 1 AS id, content AS x FROM read_text('{secret}')",
+        "SELECT * FROM elsewhere",
+        f"SET enable_external_access = true; SELECT * FROM '{secret}'",
+        "SELECT 1 AS id; SELECT 2 AS id",
+        "-- nothing",
+    ]
+    left_alone(tmp_path, "duckdb:t.duckdb", queries)
+    for query in WRITTEN:
+        assert read_table(described(tmp_path, "duckdb:t.duckdb", query))["id"].texts() == ["1", "2"]
+
+
+def test_no_query_of_sqlite_reads_or_writes_another_file(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as made:
+        made.executescript("CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (1), (2)")
+    out = tmp_path / "out"
+    queries = [
+        f"VACUUM INTO '{out}'",
+        f"VACUUM INTO (SELECT '{out}')",
+        f"ATTACH '{out}' AS other",
+        f"ATTACH '{out}' AS other; CREATE TABLE other.t AS SELECT 1 AS id",
+        "PRAGMA journal_mode = wal",
+        "SELECT 1 AS id; SELECT 2 AS id",
+        "EXPLAIN SELECT 1 AS id",
+        "-- nothing",
+    ]
+    left_alone(tmp_path, "sqlite:t.db", queries)
+    for query in WRITTEN:
+        assert read_table(described(tmp_path, "sqlite:t.db", query))["id"].texts() == ["1", "2"]
+
+
+def test_no_query_of_postgresql_runs_a_program_or_writes_a_file(tmp_path: Path, cluster: Cluster) -> None:
+    with TemporaryDirectory(dir="/tmp") as made:
+        out = Path(made)
+        out.chmod(0o777)  # the server runs as another user, who may do all of this
+        cluster.execute(f"COPY (SELECT 1) TO PROGRAM 'touch {out}/reached'")
+        assert (out / "reached").exists()
+        for number, query in enumerate(
+            [
+                "COPY (SELECT 1 AS id) TO PROGRAM 'touch {}'",
+                "COPY (SELECT 1 AS id) TO '{}'",
+                "COPY visits FROM PROGRAM 'touch {}'",
+                "DO $$ BEGIN COPY (SELECT 1) TO PROGRAM 'touch {}'; END $$",
+                "SELECT 1 AS id; COPY (SELECT 1) TO PROGRAM 'touch {}'",
+                "SELECT 1 AS id) TO STDOUT; COPY (SELECT 1) TO PROGRAM 'touch {}'; COPY (SELECT 1 AS id",
+                "COMMIT; COPY (SELECT 1) TO PROGRAM 'touch {}'",
+                "EXPLAIN SELECT 1 AS id",
+                "SET TRANSACTION READ WRITE",
+                "SELECT set_config('transaction_read_only', 'off', true) AS id",
+                "WITH new AS (INSERT INTO visits (id) VALUES (1) RETURNING id) SELECT id FROM new",
+                "-- nothing",
+            ]
+        ):
+            said = refusal(described(tmp_path, cluster.address, query.format(out / str(number))))
+            assert [path.name for path in out.iterdir()] == ["reached"], query
+            assert "is one SELECT that runs there" in said, query
+    table = read_table(described(tmp_path, cluster.address, "WITH few AS (SELECT id FROM visits) SELECT id FROM few;"))
+    assert len(table["id"]) == 60
 
 
 def test_a_database_that_is_not_there_is_named_and_no_password_is_shown(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """Databases: the result of one query, whose text stays with the silo, sorted by columns that identify the rows.
 
-Nothing of what a driver says is shown: it may quote a cell, or a password. Queries run in transactions that only read.
+Nothing of what a driver says is shown: it may quote a cell, or a password. A query is one SELECT, as the database's own
+parser reads it, in a transaction that only reads: some other statements read or write files even there.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -45,36 +48,43 @@ def _fetched(described: Description) -> Any:
         shown = f" (SQLSTATE {code})" if isinstance(code, str) and code.isalnum() else ""
         raise RecordsError(
             f"The database of {described.named} did not complete the query{shown}. Nothing was read. Check that the "
-            "database is running, that this user may read what the query names, and that the query runs there on its "
-            "own."
+            "database is running, that this user may read what the query names, and that the query is one SELECT that "
+            "runs there on its own."
         ) from None
 
 
 def _of_postgresql(described: Description, place: str, statement: str) -> Any:
-    """Run a query in a PostgreSQL database, in a read-only transaction."""
+    """Run a query in a PostgreSQL database, in a read-only transaction; PREPARE takes no COPY, DO or CALL."""
     import adbc_driver_postgresql.dbapi as driver
 
     with driver.connect(f"postgresql:{place}") as connection, connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION READ ONLY")
+        cursor.execute(f"PREPARE ringfence AS {statement}")
         cursor.execute(statement)
         return cursor.fetch_arrow_table()
 
 
 def _of_sqlite(described: Description, place: str, statement: str) -> Any:
-    """Run a query in an SQLite database file, opened read-only."""
+    """Run a query in an SQLite database file, opened read-only; a view takes no ATTACH, VACUUM or PRAGMA."""
     import adbc_driver_sqlite.dbapi as driver
 
     path = _database_file(described, place)
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.execute(f"CREATE VIEW ringfence AS {statement}")  # what it names is looked up later
     with driver.connect(f"file:{quote(str(path))}?mode=ro") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetch_arrow_table()
 
 
 def _of_duckdb(described: Description, place: str, statement: str) -> Any:
-    """Run a query in a DuckDB database file, opened read-only."""
+    """Run a query in a DuckDB database file, opened read-only, with access to no other file."""
     import duckdb
 
     with duckdb.connect(str(_database_file(described, place)), read_only=True) as connection:
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        if [each.type for each in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
+            raise ValueError
         return connection.sql(statement).to_arrow_table()
 
 
