@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from ringfence.deployment.nvflare import authority, federation, policy
 from ringfence.deployment.nvflare import kit as kits
@@ -198,6 +201,76 @@ def test_a_kit_stays_with_its_authority(tmp_path: Path) -> None:
     response, _ = federation.sign_requests(tmp_path / "theirs", tmp_path / "north.request")
     with pytest.raises(DeploymentError, match="does not come from the authority"):
         policy.join_kit(tmp_path / "silo", made.silos["north"], kits.Response.read(response))
+
+
+def certified(own: authority.Authority, key: Any, *names: str) -> x509.Certificate:
+    """Return a certificate that an authority's holder makes for any key and any names."""
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]))
+        .issuer_name(own.root.subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=9))
+        .sign(own.key, hashes.SHA256())
+    )
+
+
+def key_in(kit: Path) -> Any:
+    return load_pem_private_key((kit / "startup" / "client.key").read_bytes(), None).public_key()
+
+
+def test_a_certificate_for_the_kits_key_in_another_name_is_refused_whatever_comes_with_it(tmp_path: Path) -> None:
+    own, kit, silo = authority.Authority.create(), tmp_path / "kit", tmp_path / "silo"
+    silo.mkdir()
+    (silo / "silo.toml").write_text('name = "north"')
+    kits.make_request(kit, "north")
+    decoy = certified(own, key_in(kit), "south")
+    beside = certified(own, authority.make_key().public_key(), "north")
+    for certificates in ((decoy, beside), (beside, decoy), (decoy,)):
+        with pytest.raises(DeploymentError, match=r"made for silo 'south', but .* is silo 'north'"):
+            policy.join_kit(silo, kit, kits.Response("localhost", own.root, certificates))
+    assert {file.name for file in kit.rglob("*.*")} == {"client.key"}
+    policy.join_kit(silo, kit, kits.Response("localhost", own.root, (certified(own, key_in(kit), "north"), beside)))
+    assert policy.silo_of_kit(kit) == "north"
+
+
+def test_a_kit_keeps_its_name_also_where_the_silos_own_file_cannot_be_read(kit: Path) -> None:
+    before = {file: file.read_bytes() for file in kit.rglob("*") if file.is_file()}
+    own = authority.Authority.read(kit.parents[1] / "authority" / "cert.json")
+    renamed = kits.Response("localhost", own.root, (certified(own, key_in(kit), "bank"),))
+    with pytest.raises(DeploymentError, match="belongs to 'clinic', and this response is for 'bank'"):
+        policy.join_kit(kit.parents[2] / "silo", kit, renamed)
+    assert {file: file.read_bytes() for file in kit.rglob("*") if file.is_file()} == before
+
+
+def test_a_certificate_for_a_name_that_the_engine_cannot_use_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    own, kit = authority.Authority.create(), tmp_path / "kit"
+    (tmp_path / "silo").mkdir()
+    kits.make_request(kit, "north")
+    hostile = [
+        (),
+        ("a/b",),
+        ("../x",),
+        ("a b",),
+        ("\u202eclinic",),
+        ("localhost",),
+        ("x", "x"),
+        ("x.y",),
+        ("a\nb\x1b[2J",),
+    ]
+    for names in hostile:
+        response = kits.Response("localhost", own.root, (certified(own, key_in(kit), *names),))
+        with pytest.raises(DeploymentError, match="NVFlare can make no kit for '") as refused:
+            policy.join_kit(tmp_path / "silo", kit, response)
+        assert str(refused.value).isprintable()
+    (tmp_path / "a.response").write_bytes(response.to_bytes())
+    said = ringfence("silo", "join", tmp_path / "silo", kit, tmp_path / "a.response")
+    assert said.returncode == 1
+    assert said.stderr.startswith("ringfence: NVFlare can make no kit for '")
+    assert said.stderr.count("\n") == 1
 
 
 # -- dates --

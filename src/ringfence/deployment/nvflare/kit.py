@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509.oid import NameOID
 
 from ringfence.deployment.nvflare.authority import ORGANISATION, common_name, fingerprint, make_key
-from ringfence.errors import WHY, DeploymentError, os_error_as
+from ringfence.errors import WHY, DeploymentError, os_error_as, visible
 from ringfence.storage.files import read_file, require_known_format, write_private
 
 KitPart = Literal["client", "server", "admin"]
@@ -132,15 +132,22 @@ def make_request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes,
     return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
 
 
-def install_certificate(kit: Path, response: Response, part: KitPart = "client") -> str:
-    """Complete the kit with the certificate for its key, and return its owner's name.
-
-    A kit stays with its authority: another one's certificate is refused.
-    """
+def certificate_for(kit: Path, response: Response, part: KitPart = "client") -> x509.Certificate:
+    """Return the response's certificate for the kit's key; whatever others it holds are nobody's here."""
     key = _key(key_file(kit, part)).public_key()
     certificate = next((each for each in response.certificates if each.public_key() == key), None)
     if certificate is None:
         raise DeploymentError(f"The response holds no certificate for the key in {kit}: it answers another request.")
+    return certificate
+
+
+def install_certificate(kit: Path, response: Response, part: KitPart = "client") -> str:
+    """Complete the kit with the certificate for its key, and return its owner's name.
+
+    A kit stays with its authority and keeps its name: a certificate of another one, or for another, is refused.
+    """
+    certificate = certificate_for(kit, response, part)
+    name = common_name(certificate)
     try:
         certificate.verify_directly_issued_by(response.root)
     except (ValueError, TypeError, InvalidSignature):
@@ -151,7 +158,8 @@ def install_certificate(kit: Path, response: Response, part: KitPart = "client")
             raise DeploymentError(
                 f"The response does not come from the authority of {kit}. For a new federation, make a new kit."
             )
-    name = common_name(certificate)
+        if (own := common_name(_certificate_in(certificate_file(kit, part)))) != name:
+            raise DeploymentError(f"{kit} belongs to '{visible(own)}', and this response is for '{visible(name)}'.")
     _build(kit, response, name, part)
     (startup / "rootCA.pem").write_bytes(response.root.public_bytes(Encoding.PEM))
     certificate_file(kit, part).write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -256,7 +264,13 @@ def _build(kit: Path, response: Response, name: str, part: KitPart) -> None:
     }
     with tempfile.TemporaryDirectory(dir=kit, prefix=".work-") as work, contextlib.redirect_stdout(io.StringIO()):
         made = Provisioner(work, prepare_builders(project), prepare_packager(project))
-        context = made.provision(prepare_project(project))
+        try:
+            context = made.provision(prepare_project(project))
+        except ValueError:
+            raise DeploymentError(
+                f"NVFlare can make no kit for '{visible(name)}': ask the organiser for a certificate for a name of "
+                "letters, digits, dashes and underscores that is not the server's host."
+            ) from None
         built = Path(work) / response.project / "prod_00" / name
         if not (built / "startup").is_dir():
             raise DeploymentError(f"NVFlare could not make the kit: {context.get('errors') or 'it wrote nothing'}.")

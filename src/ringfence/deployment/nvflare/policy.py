@@ -19,7 +19,7 @@ from ringfence.deployment.nvflare import kit as kits
 from ringfence.deployment.nvflare.authority import common_name
 from ringfence.deployment.nvflare.job import COURIER
 from ringfence.deployment.nvflare.kit import POINTER
-from ringfence.errors import DeploymentError
+from ringfence.errors import DeploymentError, visible
 from ringfence.storage.files import require_known_format
 from ringfence.storage.toml_files import read_toml, toml_text
 
@@ -65,7 +65,7 @@ def join_kit(folder: Path, kit: Path, response: kits.Response | None = None, *, 
     if kit.is_relative_to(folder) or folder.is_relative_to(kit):
         raise DeploymentError("The kit and the silo's folder must be separate: the engine may show files in the kit.")
     response = response or kits.Response.of_kit(kit)
-    _require_same_name(folder, response)
+    _require_same_name(folder, common_name(kits.certificate_for(kit, response)))
     kits.install_certificate(kit, response)
     default = kits.read_settings(kit / "local" / "resources.json.default")
     components = [c for c in default.get("components", []) if c.get("path") == _COMPONENTS.get(c.get("id"))]
@@ -106,15 +106,14 @@ def may_run_as_silo(kit: Path) -> bool:
     return _pointer(kit).get("same_user") is True
 
 
-def _require_same_name(folder: Path, response: kits.Response) -> None:
-    """Raise DeploymentError if the response is for another name than the silo's: NVFlare finds a silo by its name."""
-    issued = [common_name(certificate) for certificate in response.certificates]
+def _require_same_name(folder: Path, issued: str) -> None:
+    """Raise DeploymentError if a kit's certificate names another silo than the folder's: NVFlare goes by that name."""
     try:
         own = read_toml(folder / "silo.toml").get("name")
     except (OSError, ValueError):
         return
-    if own not in issued:
-        raise DeploymentError(f"This kit was made for silo '{', '.join(issued)}', but {folder} is silo '{own}'.")
+    if own != issued:
+        raise DeploymentError(f"This kit was made for silo '{visible(issued)}', but {folder} is silo '{own}'.")
 
 
 def _faults_of_resources(resources: dict[str, Any]) -> list[str]:
