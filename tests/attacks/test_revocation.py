@@ -60,7 +60,7 @@ def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFo
         wait_for_a_charge(slow_silo.ledger_path)
         stop(served.process)  # it has charged the round, and is at work on it
         if way == "budget lowered":
-            decisions.set_budget(slow_silo, Budget(0.5, 1e-6))
+            decisions.set_budget(slow_silo, Budget(0.5, 1e-6), note="a test")
         else:
             decisions.end_plan(slow_silo, plan.digest(), revoke=way == "revoked")
         served.process.send_signal(signal.SIGCONT)

@@ -60,13 +60,17 @@ def test_entries_say_who_decided_and_why(operator: Operator) -> None:
     operator.approve(plan, "--note", "agreed on 3 May")
     operator.run("budget", "--epsilon", "4", "--delta", "1e-6", "--note", "board's decision 7")
     operator.run("end", plan, "--note", "enough")
-    operator.approve(plan)
+    operator.refuses("finished and stays so", "approve", plan, "--digest", digest_of(plan))
+    operator.refuses("say why with --note", "budget", "--epsilon", "5", "--delta", "1e-6")
+    reviewed = operator.run("review", plan).stdout
+    assert "The gate would NOT approve it. This plan was finished and stays so" in reviewed
+    assert "silo approve" not in reviewed
     operator.run("revoke", plan, "--note", "withdrawn")
     entries = operator.json("ledger")["entries"]
     assert {entry["by"] for entry in entries} == {getpass.getuser()}
     study = "opened for the registry study"
     assert [entry.get("note", "") for entry in entries] == [
-        study, study, "agreed on 3 May", "board's decision 7", "enough", "", "withdrawn",
+        study, study, "agreed on 3 May", "board's decision 7", "enough", "withdrawn",
     ]  # fmt: skip
     shown = operator.run("ledger").stdout
     assert f"revoked, by {getpass.getuser()}: “withdrawn”" in shown
@@ -93,12 +97,12 @@ def test_a_budget_that_protects_next_to_nobody_takes_a_word(large: list[str], fe
     ringfence(*made.init())
     made.refuses("--unusual-budget", "budget", *large)
     assert kinds(made) == ["opened", "budget"]
-    made.run("budget", *large, "--unusual-budget")
+    made.run("budget", *large, "--unusual-budget", "--note", "a test")
     made.run("budget", "--epsilon", "3", "--delta", "1e-6")
 
 
 def test_lowering_a_budget_takes_no_word_and_no_look_at_the_data(operator: Operator) -> None:
-    large = ["--delta", "1e-6", "--unusual-budget"]
+    large = ["--delta", "1e-6", "--unusual-budget", "--note", "a test"]
     operator.run("budget", "--epsilon", "50", *large)
     operator.federation.files[0].unlink()
     operator.run("budget", "--epsilon", "40", "--delta", "1e-6")

@@ -17,7 +17,7 @@ def folder(federation: Federation) -> Path:
 
 
 def grant(folder: Path, epsilon: float) -> None:
-    ringfence("silo", "budget", folder, "--epsilon", epsilon, "--delta", "1e-6")
+    ringfence("silo", "budget", folder, "--epsilon", epsilon, "--delta", "1e-6", "--note", "a test")
 
 
 def test_a_backup_is_made_lost_sight_of_and_restored(folder: Path, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_fork_is_proved_and_its_first_entry_named(
     transcript(silo_folder, plan, 1, 2)
     first = certificate(silo_folder, "first")
     roll_back(silo_folder, older, own_state)
-    set_budget(silo_folder, Budget(9.0, 1e-6))
+    set_budget(silo_folder, Budget(9.0, 1e-6), note="a test")
     second = certificate(silo_folder, "second")
     require_one_history([common, first])
     require_one_history([common, second])

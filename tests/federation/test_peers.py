@@ -98,7 +98,7 @@ def approve(tmp_path: Path) -> Iterator[Approve]:
                 gates[terms.name] = RecordingGate(Records(plan.data, features, targets), ledger)
                 gates[terms.name].approve(plan)
                 if terms.name == broke:
-                    ledger.grant(Budget(0.01, 1e-6))
+                    ledger.grant(Budget(0.01, 1e-6), note="a test")
             return gates
 
         yield approved

@@ -134,15 +134,15 @@ def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
     """Let a new silo write every kind of entry, and return what it wrote."""
     plan = protocol.load_plan(golden / "plans" / "fixed.json")
     with silo_folder.ledger() as ledger:
-        ledger.grant(Budget(2.0, 1e-6, anyone=3.0))
+        ledger.grant(Budget(2.0, 1e-6, anyone=3.0), note="a test")
         gate = Gate(silo_folder.records(), ledger, silo_folder.key())
         gate.approve(plan)
         for round in (0, 99):
             gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
+        ledger.grant(Budget(2.0, 1e-6))
+        gate.approve(plan, note="why")
         gate.end(plan)
         ledger.end(plan.digest(), note="why")
-        ledger.grant(Budget(2.0, 1e-6), note="why")
-        gate.approve(plan, note="why")
         ledger.allow_same_user()
         ledger.use_inside("compared", model=plan.digest(), plan=plan.digest(), note="why")
         entries = ledger.entries()

@@ -100,9 +100,9 @@ def test_decisions_made_while_the_agent_runs_take_effect_with_the_next_request(
         approved(silo_folder, plan)
         first = served.ask(plan, 0)
         assert isinstance(first, NoisyUpdate)
-        set_budget(silo_folder, Budget(0.5, 1e-6))
+        set_budget(silo_folder, Budget(0.5, 1e-6), note="a test")
         assert refusal(served.ask(plan, 1)) is RefusalReason.BUDGET
-        set_budget(silo_folder, Budget(2.0, 1e-6))
+        set_budget(silo_folder, Budget(2.0, 1e-6), note="a test")
         approved(silo_folder, plan)
         assert isinstance(served.ask(plan, 1), NoisyUpdate)
         end_plan(silo_folder, plan.digest(), revoke=True)

@@ -220,10 +220,10 @@ def _end(folder: Path, which: str, note: str, *, revoke: bool) -> Output:
 def budget(folder: Folder, options: BudgetOptions) -> Output:
     """Set the privacy budget of the silo's data.
 
-    If you lower it, every running plan waits until you approve it again.
+    A larger budget needs a reason (--note). If you lower it, every running plan waits until you approve it again.
 
     Examples:
-      ringfence silo budget north-silo --epsilon 6 --delta 1e-6
+      ringfence silo budget north-silo --epsilon 6 --delta 1e-6 --note "a second study, approved on 3 May"
     """
     from ringfence.silo.operator.decisions import set_budget
 

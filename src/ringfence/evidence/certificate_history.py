@@ -17,7 +17,7 @@ from ringfence.protocol import CertifiedEntry, Guarantee, Observer, Plan, SiloTe
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.plan.guarantee import OBSERVERS
 from ringfence.protocol.plan.plan import task
-from ringfence.silo.ledger.budget import Basis, basis_of
+from ringfence.silo.ledger.budget import Basis, Budget, basis_of
 from ringfence.silo.ledger.history import FORMATS
 from ringfence.storage.files import require_known_format
 
@@ -36,6 +36,21 @@ class Approval(NamedTuple):
     time: str
     by: str
     note: str
+
+
+class Granted(NamedTuple):
+    """A budget that the silo set: when by its clock, by whom, why, and whether it was larger than the one before."""
+
+    time: str
+    budget: Budget
+    by: str
+    note: str
+    raised: bool
+
+    def words(self) -> str:
+        """State the budget, who set it, when and why, as the certificate's entry does."""
+        set_by = f"{'raised' if self.raised else 'set'} by {self.by or 'somebody who is not written down'}"
+        return f"{self.time}: {self.budget}, {set_by}{f' (“{self.note}”)' if self.note else ''}."
 
 
 @dataclass
@@ -78,6 +93,7 @@ class History:
         self.plans: dict[str, PlanHistory] = {}
         self.charges = self.releases = self.version = 0
         self.remarks: list[str] = []
+        self.budgets: list[Granted] = []
 
     def observers(self) -> tuple[Observer, ...]:
         """Return the observers that the certificate's budget or a plan names."""
@@ -123,7 +139,7 @@ class History:
                 if (body["silo"], body["adjacency"]) != (self._silo, "replace-one"):
                     raise CertificateError("the ledger belongs to another silo, or uses another adjacency.")
             case "budget":
-                self._grant(body)
+                self._grant(entry.time, body)
             case "approved":
                 self._approve(entry, body)
             case "charged":
@@ -137,7 +153,7 @@ class History:
             case _:
                 raise KeyError(entry.kind)
 
-    def _grant(self, body: Mapping[str, Any]) -> None:
+    def _grant(self, time: str, body: Mapping[str, Any]) -> None:
         """Replay a budget's entry of the certificate."""
         stated = [Guarantee.model_validate(limit) for limit in body["limits"]]
         granted: Grant = {limit.against: limit.epsilon for limit in stated}
@@ -153,6 +169,11 @@ class History:
         ):
             for followed in self.plans.values():
                 followed.covered = False
+        raised = delta > self.delta or any(
+            _epsilon_limit(granted, each) > _epsilon_limit(self.budget, each) for each in OBSERVERS
+        )
+        by, note = str(body.get("by", "")), str(body.get("note", ""))
+        self.budgets.append(Granted(time, Budget.of(stated), by, note, raised and bool(self.budget)))
         self.budget, self.delta = granted, delta
 
     def _approve(self, entry: CertifiedEntry, body: Mapping[str, Any]) -> None:

@@ -68,7 +68,8 @@ class Verified:
         """Return what the verified certificate proves as plain data."""
         fields = {name: value for name, value in vars(self).items() if name != "history"}
         costs = {name: [each.model_dump() for each in fields[name]] for name in ("guarantee", "used", "budget")}
-        return {"valid": True, **fields, **costs, "remarks": list(self.remarks)}
+        budgets = [{**each._asdict(), "budget": each.budget.as_data()} for each in self.history.budgets]
+        return {"valid": True, **fields, **costs, "remarks": list(self.remarks), "budgets": budgets}
 
     def text(self) -> str:
         """Return in words what the verified certificate proves, and what it does not."""
@@ -107,6 +108,10 @@ class Verified:
                 ),
                 "  - No plan was approved beyond the budget of its time. Of the present one, epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}, {used.epsilon:.6g} is used (a running tally).",
+                "",
+                "Which budgets the silo set, by its own clock",
+                "",
+                *(f"  - {visible(granted.words())}" for granted in self.history.budgets),
                 *(["", "What the silo says about its data", ""] if self.remarks else []),
                 *(f"  - {remark}" for remark in self.remarks),
                 "",

@@ -243,7 +243,7 @@ def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Mapping[str,
     account = ledger.account()
     if silo.cap is not None:
         if account.budget != silo.cap:
-            ledger.grant(silo.cap)
+            ledger.grant(silo.cap, note="the cap of a run in one process")
         return ledger
     delta = max(account.budget.delta, promised[name][0].delta)
     asked = {plan.digest(): plan_events(plan, own) for plan, own in zip(plans, terms, strict=True)}
@@ -255,7 +255,7 @@ def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Mapping[str,
         ]
     )
     if not account.budget.covers(needed):
-        ledger.grant(needed)
+        ledger.grant(needed, note="what a run without a cap needed")
     return ledger
 
 

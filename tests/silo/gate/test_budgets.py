@@ -99,14 +99,15 @@ def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, p
     assert summary["plans"][0]["rounds"] == plan.rounds
 
 
-def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothing_for_them(
+def test_a_plan_that_is_approved_again_repeats_its_answers_and_charges_nothing_for_them(
     gate: Gate, ledger: Ledger, records: Records, plan_kind: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = approved_by(gate, plan_kind())
     answers = [ask(gate, plan, round).to_bytes() for round in range(3)]
     before = ledger.account().spent()
-    gate.end(plan)
+    ledger.grant(Budget(1.9, 1e-6))
     restarted = Gate(records, ledger)
+    assert refusal(ask(restarted, plan, 3)) is RefusalReason.BUDGET
     restarted.approve(plan)
     assert [ask(restarted, plan, round).to_bytes() for round in range(3)] == answers
     assert ledger.account().spent() == before
@@ -116,26 +117,59 @@ def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothin
     ask_all(restarted, plan, range(3, plan.rounds))
     assert len(drawn) == plan.rounds - 3
     assert 0.999 < spent(ledger) <= 1.0
-    gate.end(plan)
-    entries = len(ledger.entries())
-    gate.approve(plan)
-    assert [ask(gate, plan, round).to_bytes() for round in range(3)] == answers
-    assert len(ledger.entries()) == entries + 1
     assert [entry.kind for entry in ledger.entries()].count("charged") == plan.rounds
 
 
-def test_one_pass_that_ended_and_goes_on_never_uses_a_record_again(gate: Gate, plan_of: MakePlan, drawn: Drawn) -> None:
+def test_one_pass_that_is_approved_again_never_uses_a_record_again(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, drawn: Drawn
+) -> None:
     plan = plan_of(sampling="one-pass", rounds=5)
     gate.approve(plan)
     ask_all(gate, plan, [0, 2])
-    gate.end(plan)
+    ledger.grant(Budget(1.9, 1e-6))
     gate.approve(plan)
     ask_all(gate, plan, [3, 4])
     assert np.sum([draws.participation for _, draws in drawn], axis=0).max() == 1.0
 
 
+@pytest.mark.parametrize("revoke", [True, False])
+def test_a_plan_that_ended_is_never_approved_again_and_its_ledger_stays_as_it_is(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, revoke: bool
+) -> None:
+    plan = approved_by(gate, plan_of())
+    answer = ask(gate, plan, 0).to_bytes()
+    gate.end(plan, revoke=revoke)
+    entries = ledger.entries()
+    for use in (gate.check, gate.approve):
+        with pytest.raises(ApprovalError, match="revoked and stays so" if revoke else "finished and stays so"):
+            use(plan)
+    assert ledger.entries() == entries
+    again = ask(gate, plan, 0)
+    assert refusal(again) is RefusalReason.REVOKED if revoke else again.to_bytes() == answer
+
+
+def test_approving_a_running_plan_again_writes_nothing(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    plan = approved_by(gate, plan_of())
+    entries = ledger.entries()
+    gate.approve(plan, note="again")
+    ask_all(gate, plan, [0])
+    gate.approve(plan)
+    assert [entry.kind for entry in ledger.entries()[len(entries) :]] == ["charged", "released"]
+
+
+def test_a_budget_is_not_raised_without_a_reason(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    for larger in (Budget(2.1, 1e-6), Budget(2.0, 2e-6), Budget(1.0, 1e-6, anyone=3.0)):
+        with pytest.raises(ApprovalError, match="say why with --note"):
+            ledger.grant(larger)
+    assert ledger.entries() == entries
+    ledger.grant(Budget(1.0, 1e-6))
+    ledger.grant(Budget(2.0, 1e-6), note="a second study")
+    assert ledger.entries()[-1].body["note"] == "a second study"
+
+
 def test_plans_of_all_kinds_on_one_data_set_compose_exactly(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
-    ledger.grant(Budget(4.0, 1e-6))
+    ledger.grant(Budget(4.0, 1e-6), note="a test")
     exact = [kind for kind in KINDS if not kind.startswith(("fixed", "poisson"))]
     plans = [plan_of(epsilon=0.8, **KINDS[kind]) for kind in exact]
     for plan in plans:
@@ -210,7 +244,7 @@ def test_a_budget_that_was_raised_after_an_answer_is_no_guarantee_and_the_verifi
     with silo_folder.ledger() as ledger:
         gate = Gate(silo_folder.records(), ledger)
         for epsilon, sampling in ((1.2, "full"), (1.0, "poisson"), (1.5, "full")):
-            set_budget(silo_folder, Budget(2.0 if epsilon < 1.5 else 4.0, 1e-6))
+            set_budget(silo_folder, Budget(2.0 if epsilon < 1.5 else 4.0, 1e-6), note="a test")
             plan = approved_by(gate, plan_of(epsilon=epsilon, sampling=sampling))
             ask_all(gate, plan)
             (guarantee,) = ledger.account().guarantees()

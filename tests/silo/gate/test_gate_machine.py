@@ -160,10 +160,17 @@ class SiloMachine(RuleBasedStateMachine):
         found = costs(together, self.budget.delta)
         return all(found[observer] <= limit(self.budget, observer) for observer in OBSERVERS)
 
+    def has_ended(self, kind: str) -> bool:
+        return kind in self.approvals and self.approvals[kind].state != "running"
+
+    def is_new(self, kind: str) -> bool:
+        """Whether an approval would change anything."""
+        return kind not in self.approvals or not (self.has_ended(kind) or self.approvals[kind].covered)
+
     def is_decided(self, what: str, kind: str, budget: Budget) -> None:
         if what == "approved":
             known = self.approvals.setdefault(kind, Approval(plan_of(kind)))
-            known.state, known.covered = "running", True
+            known.covered = True
         elif what == "finished":
             self.approvals[kind].state = "finished"
         elif what == "revoked":
@@ -177,6 +184,10 @@ class SiloMachine(RuleBasedStateMachine):
 
     @rule(side=sides, kind=plans)
     def approve(self, side: int, kind: str) -> None:
+        if self.has_ended(kind):
+            with pytest.raises(ApprovalError, match="and stays so"):
+                self.gates[side].approve(plan_of(kind))
+            return
         if not self.is_affordable(kind):
             with pytest.raises(ApprovalError, match="more than its budget"):
                 self.gates[side].approve(plan_of(kind))
@@ -187,7 +198,7 @@ class SiloMachine(RuleBasedStateMachine):
     @rule(side=sides, kind=plans, budget=budgets, what=st.sampled_from(["finished", "revoked", "budget"]))
     def decide(self, side: int, kind: str, budget: Budget, what: str) -> None:
         if what == "budget":
-            self.ledgers[side].grant(budget)
+            self.ledgers[side].grant(budget, note="a test")
         elif kind in self.approvals:
             self.gates[side].end(plan_of(kind), revoke=what == "revoked")
         else:
@@ -308,7 +319,7 @@ class SiloMachine(RuleBasedStateMachine):
         self, side: int, kind: str, budget: Budget, what: str, when: str
     ) -> None:
         gate = self.gates[side]
-        if what == "approved" and self.is_affordable(kind):
+        if what == "approved" and self.is_new(kind) and self.is_affordable(kind):
             with power_cut(what, when):
                 gate.approve(plan_of(kind))
         elif what == "revoked" and kind in self.approvals:
@@ -316,7 +327,7 @@ class SiloMachine(RuleBasedStateMachine):
                 gate.end(plan_of(kind), revoke=True)
         elif what == "budget":
             with power_cut(what, when):
-                self.ledgers[side].grant(budget)
+                self.ledgers[side].grant(budget, note="a test")
         else:
             return
         self.restart(side)

@@ -21,7 +21,7 @@ from tests.silo.agents import serving
 @pytest.fixture
 def backup(silo_folder: SiloFolder, tmp_path: Path) -> Path:
     """A backup of the ledger as it is, with three entries."""
-    set_budget(silo_folder, Budget(3.0, 1e-6))
+    set_budget(silo_folder, Budget(3.0, 1e-6), note="a test")
     out = tmp_path / "backup.ledger"
     back_up(silo_folder, out)
     return out
@@ -39,7 +39,7 @@ def roll_back(silo_folder: SiloFolder) -> None:
     """Put an older ledger in its place, as a careless hand would."""
     older = silo_folder.path.parent / "older.ledger"
     shutil.copyfile(silo_folder.ledger_path, older)
-    set_budget(silo_folder, Budget(9.0, 1e-6))
+    set_budget(silo_folder, Budget(9.0, 1e-6), note="a test")
     shutil.copyfile(older, silo_folder.ledger_path)
 
 
@@ -87,7 +87,7 @@ def test_a_rolled_back_ledger_is_mended_by_a_backup_that_holds_what_it_forgot(
 ) -> None:
     older, newest = tmp_path / "older.ledger", tmp_path / "newest.ledger"
     shutil.copyfile(silo_folder.ledger_path, older)
-    set_budget(silo_folder, Budget(9.0, 1e-6))
+    set_budget(silo_folder, Budget(9.0, 1e-6), note="a test")
     back_up(silo_folder, newest)
     shutil.copyfile(older, silo_folder.ledger_path)
     with pytest.raises(LedgerDamagedError, match="once had entry 3"):
@@ -102,7 +102,7 @@ def test_a_backup_that_would_forget_is_refused_and_nothing_is_changed(
     silo_folder: SiloFolder, backup: Path, accident: Callable[[SiloFolder], None]
 ) -> None:
     """Known by the watermark, whatever became of the ledger itself."""
-    set_budget(silo_folder, Budget(4.0, 1e-6))
+    set_budget(silo_folder, Budget(4.0, 1e-6), note="a test")
     accident(silo_folder)
     before = files(silo_folder)
     with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*a new ledger"):
@@ -111,7 +111,7 @@ def test_a_backup_that_would_forget_is_refused_and_nothing_is_changed(
 
 
 def test_the_ledger_in_place_is_a_witness_too(silo_folder: SiloFolder, backup: Path, own_state: Path) -> None:
-    set_budget(silo_folder, Budget(4.0, 1e-6))
+    set_budget(silo_folder, Budget(4.0, 1e-6), note="a test")
     shutil.rmtree(own_state / "ringfence")
     before = files(silo_folder)
     with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry 4"):
@@ -171,7 +171,7 @@ def test_a_journal_beside_the_replaced_file_is_not_taken_for_the_restored_one_s(
     shutil.copyfile(silo_folder.ledger_path, older)
     completed([sys.executable, "-c", KILLED, str(older)])
     for epsilon in (3.0, 4.0, 5.0):
-        set_budget(silo_folder, Budget(epsilon, 1e-6))
+        set_budget(silo_folder, Budget(epsilon, 1e-6), note="a test")
     back_up(silo_folder, newest)
     lose(silo_folder)
     shutil.copyfile(f"{older}-journal", f"{silo_folder.ledger_path}-journal")

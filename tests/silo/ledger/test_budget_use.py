@@ -85,7 +85,7 @@ def test_a_guarantee_that_is_not_the_budget_says_so_and_why(silo_folder: SiloFol
     with silo_folder.ledger() as ledger:
         gate = Gate(silo_folder.records(), ledger)
         for epsilon, budget in ((1.0, 2.0), (0.0, 1.5), (0.5, 2.5), (2.5, 3.5)):
-            set_budget(silo_folder, Budget(budget, 1e-6))
+            set_budget(silo_folder, Budget(budget, 1e-6), note="a test")
             if epsilon:
                 ask_all(gate, approved_by(gate, plan_of(epsilon=epsilon)))
             (cost,) = summarise(ledger.path)["costs"]
@@ -111,7 +111,7 @@ def test_a_budget_lowered_below_what_is_used_says_that_nothing_is_left(
         plan = approved_by(gate, plan_of(epsilon=1.5))
         ask_all(gate, plan)
         gate.end(plan)
-        set_budget(silo_folder, Budget(1.0, 1e-6))
+        set_budget(silo_folder, Budget(1.0, 1e-6), note="a test")
         (cost,) = summarise(ledger.path)["costs"]
     assert (cost["left"], cost["kept"]) == (0, 0)
     assert "Used and reserved are epsilon 1.5 at delta 1e-06, more than the budget of 1: nothing is left." in (

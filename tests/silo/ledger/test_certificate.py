@@ -18,6 +18,7 @@ from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import certify
 from ringfence.silo.ledger.history import GENESIS
+from ringfence.silo.ledger.ledger import account_name
 from ringfence.silo.operator.decisions import approve_plan, end_plan, set_budget
 from ringfence.storage.chain import entry_hash
 from tests.support import MakePlan, ask, spent
@@ -67,14 +68,25 @@ def test_a_certificate_of_any_kind_of_plan_passes_and_states_what_the_ledger_doe
 def test_a_history_with_endings_reapprovals_budgets_and_refusals_passes(
     silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
-    plan = plan_of(epsilon=1.0)
+    plan, ended = plan_of(epsilon=0.5), plan_of(epsilon=0.4)
     run(silo_folder, plan, 0, 1)
-    end_plan(silo_folder, plan.digest(), revoke=True)
-    run(silo_folder, plan_of(epsilon=1.2), 0, 0, 7)
+    run(silo_folder, ended, 0, 0, 7)
+    end_plan(silo_folder, ended.digest(), revoke=True)
     set_budget(silo_folder, Budget(1.9, 1e-6))
-    set_budget(silo_folder, Budget(3.0, 1e-5))
+    set_budget(silo_folder, Budget(3.0, 1e-5), note="a second study\nbudget: 1")
     run(silo_folder, plan, 1, 2)
     finding = verify(certify(silo_folder).to_file())
+    stated = [(each["budget"][0]["epsilon"], each["note"], each["raised"]) for each in finding.data()["budgets"]]
+    assert stated == [(2.0, "", False), (1.9, "", False), (3.0, "a second study\nbudget: 1", True)]
+    lines = [line for line in finding.text().splitlines() if ": epsilon " in line]
+    assert [line.partition(": ")[2] for line in lines] == [
+        f"epsilon 2 at delta 1e-06, set by {account_name()}.",
+        f"epsilon 1.9 at delta 1e-06, set by {account_name()}.",
+        f"epsilon 3 at delta 1e-05, raised by {account_name()} (“a second study\\u000abudget: 1”).",
+    ]
+    with silo_folder.ledger() as ledger:
+        times = [entry.time for entry in ledger.entries() if entry.kind == "budget"]
+    assert [line.strip().removeprefix("- ").partition(": ")[0] for line in lines] == times
     assert finding.charged == finding.released == 4
     assert {(text.delta, text.against) for text in (*finding.used, *finding.budget)} == {(1e-5, "anyone")}
 
@@ -176,7 +188,7 @@ def test_a_forger_who_mends_chain_and_signature_is_found_by_what_does_not_fit(
 def test_what_is_allowed_and_spent_is_proved_against_each_observer_and_none_can_be_left_out(
     silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
-    set_budget(silo_folder, Budget(2.0, 1e-6, anyone=3.0))
+    set_budget(silo_folder, Budget(2.0, 1e-6, anyone=3.0), note="a test")
     run(silo_folder, plan_of(), 0, 1)
     signed = certify(silo_folder)
     finding = verify(signed.to_file())

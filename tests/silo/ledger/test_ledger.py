@@ -127,7 +127,7 @@ def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
     with Ledger.open(ledger.path) as impatient:
         with pytest.raises(LedgerBusyError, match="another process"):
-            impatient.grant(Budget(3.0, 1e-6))
+            impatient.grant(Budget(3.0, 1e-6), note="a test")
         assert refusal(ask(Gate(records, impatient), plan, 0)) is RefusalReason.UNAVAILABLE
         holder.execute("ROLLBACK")
         holder.close()
@@ -172,7 +172,7 @@ def test_on_a_full_disk_nothing_is_released_and_nothing_is_lost(gate: Gate, ledg
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, old_limit[1]))
         answer = ask(gate, plan, 0)
         with pytest.raises(LedgerWriteError, match="Make room"):
-            ledger.grant(Budget(3.0, 1e-6))
+            ledger.grant(Budget(3.0, 1e-6), note="a test")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
         signal.signal(signal.SIGXFSZ, old_handler)

@@ -23,7 +23,7 @@ def older(ledger: Ledger, tmp_path: Path) -> Path:
     """A copy of the new ledger; the ledger itself has one entry more."""
     copy = tmp_path / "older.ledger"
     shutil.copyfile(ledger.path, copy)
-    ledger.grant(Budget(3.0, 1e-6))
+    ledger.grant(Budget(3.0, 1e-6), note="a test")
     return copy
 
 
@@ -37,7 +37,7 @@ def test_an_open_ledger_refuses_an_older_file_every_time_and_takes_the_newest_ag
     newest = tmp_path / "newest.ledger"
     shutil.copyfile(ledger.path, newest)
     shutil.copyfile(older, ledger.path)
-    for use in (ledger.account, lambda: ledger.grant(Budget(4.0, 1e-6)), ledger.entries) * 3:
+    for use in (ledger.account, lambda: ledger.grant(Budget(4.0, 1e-6), note="a test"), ledger.entries) * 3:
         with pytest.raises(LedgerDamagedError, match="entry 3, which it held before, is missing"):
             use()
     assert ledger.path.read_bytes() == older.read_bytes()
@@ -52,7 +52,7 @@ def test_an_older_copy_is_not_opened_wherever_it_is_nor_one_that_went_another_wa
         Ledger.open(older)
     with Ledger.open(older, marked=False) as other:
         for epsilon in (5.0, 6.0, 7.0):
-            other.grant(Budget(epsilon, 1e-6))
+            other.grant(Budget(epsilon, 1e-6), note="a test")
     with pytest.raises(LedgerDamagedError, match="ends with entry 5, but once had entry 3"):
         Ledger.open(older)
     with Ledger.open(ledger.path) as opened:
@@ -180,7 +180,8 @@ def test_an_entry_of_a_newer_format_or_one_that_cannot_be_read_releases_nothing(
     before = ledger.entries()
     for round in (0, 1):
         assert refusal(ask(gate, plan, round)) is RefusalReason.UNAVAILABLE
-    for use in (lambda: gate.approve(plan), lambda: ledger.grant(Budget(9.0, 1e-6)), lambda: Ledger.open(ledger.path)):
+    grant = partial(ledger.grant, Budget(9.0, 1e-6), note="a test")
+    for use in (lambda: gate.approve(plan), grant, lambda: Ledger.open(ledger.path)):
         with pytest.raises(LedgerError, match=says) as refused:
             use()
         assert isinstance(refused.value, LedgerDamagedError) == damaged, "what is not damaged must not be restored"

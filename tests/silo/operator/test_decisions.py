@@ -140,7 +140,7 @@ def _as_it_was(silo_folder: SiloFolder) -> Iterator[None]:
     before = budget_of(silo_folder)
     yield
     if budget_of(silo_folder) != before:
-        decisions.set_budget(silo_folder, before)
+        decisions.set_budget(silo_folder, before, note="a test")
 
 
 def fill(visit: Visit, **fields: str) -> None:

@@ -219,6 +219,18 @@ def _measures_section(evidence: Evidence) -> Html:
             ["silo", "approved by", "when (UTC)", "in these words", "rounds released", "last release (UTC)"],
             [row for silo in evidence.silos for row in _approval_rows(silo)],
         ),
+        table(
+            "Every budget that a certified silo set",
+            ["silo", "set on (UTC)", "budget", "by", "in these words", "raised"],
+            [
+                (name, minute(each.time), str(each.budget), each.by or "not written down", each.note,
+                 "yes" if each.raised else "no")
+                for name, one in evidence.certified.items()
+                for each in one.history.budgets
+            ],
+        )
+        if evidence.certified
+        else None,
         tag("h3", "Certificates"),
         table(
             "What was checked",

@@ -68,6 +68,8 @@ class Gate:
     def approve(self, plan: Plan, *, note: str = "") -> None:
         """Have the gate answer the plan's rounds, and reserve their cost. The operator's decision, not the server's.
 
+        If the plan runs already, nothing changes.
+
         Raises ApprovalError if the plan is not about these records, if its noise does not deliver the guarantee that it
         claims for this silo, if a round would take too much of this machine, or if the budget does not cover it. The
         ledger's entry says who decided; `note` is what they add in words.
@@ -77,6 +79,9 @@ class Gate:
         def decide(account: Account) -> tuple[None, list[Draft]]:
             """Draft the ledger's entry that approves the plan at the gate, if it fits the account."""
             self._check_account(plan, events, account)
+            before = account.plans.get(plan.digest())
+            if before is not None and before.covered and (before.rounds or before.version == account.version):
+                return None, []  # it is approved
             body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
             return None, [Draft("approved", body, plan.content)]
 
@@ -258,7 +263,13 @@ class Gate:
         return self._records.difference(plan.data)
 
     def _check_account(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
-        """Raise the gate's ApprovalError if the plan does not fit the ledger: unit, held-out share, version, budget."""
+        """Raise the gate's ApprovalError if the plan has ended or does not fit the ledger: unit, split, budget."""
+        before = account.plans.get(plan.digest())
+        if before is not None and before.ended:
+            raise ApprovalError(
+                f"This plan was {before.ended} and stays so: silo '{self.silo}' answers no further round of it. Ask "
+                "for a new plan."
+            )
         if any(other.unit != plan.unit for other in account.approved_plans):
             raise ApprovalError(
                 f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what earlier plans "
@@ -274,7 +285,6 @@ class Gate:
             )
         if account.version != self._version:
             raise ApprovalError(f"The data of silo '{self.silo}' was just updated: try again.")
-        before = account.plans.get(plan.digest())
         if before is not None and before.rounds and _places_changed(before, account):
             raise ApprovalError(
                 f"The data of silo '{self.silo}' was updated after this plan's first round, and the plan divides the "

@@ -251,11 +251,21 @@ class Ledger(Closing):
             return decision
 
     def grant(self, budget: Budget, *, note: str = "") -> None:
-        """Enter the data set's total budget in the ledger: an operator's decision.
+        """Enter the data set's total budget in the ledger: an operator's decision. A larger one needs a reason.
 
         If the budget is lowered, running plans are not answered until they are approved again under the new budget.
         """
-        self.update(lambda _: (None, [_granted(budget, note)]))
+
+        def decide(account: Account) -> tuple[None, list[Draft]]:
+            """Draft the ledger's entry of the new budget."""
+            if not note and not account.budget.covers(budget):
+                raise ApprovalError(
+                    f"The budget would rise from {account.budget} to {budget}: say why with --note, for everybody who "
+                    "verifies a certificate. Nothing was changed."
+                )
+            return None, [_granted(budget, note)]
+
+        self.update(decide)
 
     def end(self, digest: str, *, revoke: bool = False, note: str = "") -> None:
         """End a plan in the ledger: no more rounds, and the budget that it reserved and did not use is free."""
