@@ -74,7 +74,7 @@ def measure(records: int, dimension: int, request: PlanRequest) -> dict[str, flo
         memory = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert not any(isinstance(answer, Refusal) for answer in (first, second))
-    estimate = largest_round(plan, terms, data.rows)
+    estimate = largest_round(plan, terms.model_copy(update={"records": data.rows}))  # a plan counts persons
     return {
         "seconds": seconds,
         "estimated / seconds": estimate.seconds / seconds,

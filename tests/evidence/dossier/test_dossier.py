@@ -82,6 +82,9 @@ def test_it_says_who_approved_what_when_under_which_guarantee_and_what_was_teste
         assert followed.approvals[0].note == NOTE
         assert followed.approvals[0].by
         assert followed.approvals[0].time[:16].replace("T", " ") in page
+        (granted,) = silo.certified.history.budgets
+        when = granted.time[:16].replace("T", " ")
+        assert f"{silo.name} {when} {granted.budget} {granted.by}" in page
         assert silo.run[0].epsilon <= silo.terms.guarantee.epsilon * (1 + 1e-9)
         assert silo.certified.guarantee[0].epsilon >= silo.run[0].epsilon
     unit_observer_and_adaptivity = (

@@ -84,8 +84,8 @@ class Review:
             if self.own:
                 lines += ["At what cost", "", *(f"  {line}" for line in self._cost(terms)), ""]
             each = " for one row per person" if plan.unit == "person" else ""
-            said = f"  A round takes {effort_words(self.effort)}, estimated cautiously{each}."
-            lines += ["On this machine", "", said, ""]
+            time = f"  A round takes {effort_words(self.effort)}, estimated cautiously{each}."
+            lines += ["On this machine", "", time, ""]
             if plan.keys is not None:
                 heading = "Keys to compare, through a channel other than the plan's"
                 lines += [heading, "", *_keys(plan.keys, self.silo), ""]
