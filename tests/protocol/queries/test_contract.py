@@ -1,19 +1,38 @@
-"""What every query promises: its length, its largest number, its sensitivity, and totals that add up over records."""
+"""What every query promises: totals that add up, an exact diameter, finite answers, and words for an operator.
 
-from collections.abc import Callable
+The contract is run for every query, loss, kind of argument and rule for a person's rows; a new query without a case
+fails. `tests.protocol.queries.contract` has what it says.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import pdist
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ringfence import protocol
-from ringfence.protocol import FloatArray, Gradient, Plan, PreconditionedGradient, Query
+from ringfence.federation.custom_loss import custom_loss
+from ringfence.protocol import (
+    Curvature,
+    Custom,
+    FloatArray,
+    Gradient,
+    MeanQuery,
+    Plan,
+    PreconditionedGradient,
+    Query,
+    WholeSpace,
+)
 from ringfence.protocol.losses import LOSSES as NAMED_LOSSES
 from ringfence.protocol.schema.columns.base import Reading
-from ringfence.silo.queries import COMPUTATIONS, compute
+from ringfence.silo.queries import COMPUTATIONS
 from ringfence.silo.records.records import Records
+from tests.every_loss import log_cosh
+from tests.generated import examples
 from tests.protocol.plan_document import CURVED, SURVEY, plan_of
 from tests.protocol.queries import (
     test_comparison,
@@ -23,39 +42,53 @@ from tests.protocol.queries import (
     test_second_moments,
     test_statistics,
 )
-from tests.protocol.queries.neighbours import ROUNDING, Setting, corners, draw_record, farthest, records_of
+from tests.protocol.queries.contract import (
+    Case,
+    build_of_features,
+    draw_arguments,
+    draw_members,
+    feature_rows,
+    require_additive,
+    require_bounded,
+    require_bounded_moments,
+)
+from tests.protocol.queries.neighbours import ROUNDING, Setting, draw_record, farthest
 from tests.protocol.queries.test_gradient import CLIPS, LOSSES
+from tests.support import rebuilt
+
+CUSTOM = {"custom": {"training.loss": custom_loss(log_cosh, largest_score=6.0).model_dump(mode="json")}}
 
 
-def feature_rows(plan: Plan, random: np.random.Generator) -> Records:
-    """Return 20 ordinary records, those at the ends of what the schema allows and beyond, and 30 more."""
-    rows = [draw_record(plan, random, stretch=random.choice([0.0, 1.0, 10.0])) for _ in range(20)] + corners(plan)
-    rows += [draw_record(plan, random, stretch=random.choice([1.0, 5.0])) for _ in range(30)]
-    return records_of(plan, rows)
+@pytest.fixture(autouse=True)
+def _is_installed() -> None:
+    """Install the custom loss: other tests of the same process forget what is installed."""
+    custom_loss(log_cosh, largest_score=6.0)
 
 
-def table_rows(plan: Plan, random: np.random.Generator) -> Records:
-    return test_statistics.records_of(plan, [test_statistics.draw(random) for _ in range(100)])
+def table_rows(plan: Plan, random: np.random.Generator) -> list[Any]:
+    return [test_statistics.draw(random) for _ in range(40)]
 
 
-def timed_rows(plan: Plan, random: np.random.Generator) -> Records:
+def build_of_table(plan: Plan, rows: Sequence[Any], of_row: NDArray[np.int64] | None) -> Records:
+    whose = np.zeros(len(rows), dtype=np.int64) if of_row is None else of_row
+    return test_statistics.records_of(plan, [row | {"who": str(who)} for row, who in zip(rows, whose, strict=True)])
+
+
+def timed_rows(plan: Plan, random: np.random.Generator) -> list[Any]:
+    times = random.choice([0.0, 5.0, 20.0, 20.1, 50.0, 90.0, 100.0, 120.0], 40)
+    return list(zip(times, random.integers(0, 2, 40), strict=True))
+
+
+def build_of_times(plan: Plan, rows: Sequence[Any], of_row: NDArray[np.int64] | None) -> Records:
     ((offset, unit),) = plan.data.used["age"].scaling
-    times = random.choice([0.0, 5.0, 20.0, 20.1, 50.0, 90.0, 120.0], 60)
-    cells = {"age": Reading((times - offset) / unit, None), "ill": Reading(random.integers(0, 2, 60), None)}
-    return Records(plan.data, np.ones((60, plan.data.width)), np.zeros(60), cells=cells)
-
-
-class Case(NamedTuple):
-    """A query, its plan, how a hostile server may draw an argument, and records to draw from."""
-
-    query: Any
-    plan: Plan
-    argument: Callable[[Plan, np.random.Generator], FloatArray]
-    records: Callable[[Plan, np.random.Generator], Records] = feature_rows
+    times, events = np.array(rows).T
+    cells = {"age": Reading((times - offset) / unit, None), "ill": Reading(events.astype(np.int64), None)}
+    return Records(plan.data, np.ones((len(rows), plan.data.width)), np.zeros(len(rows)), None, of_row, cells)
 
 
 def weights(plan: Plan, random: np.random.Generator) -> FloatArray:
-    return plan.domain.project(random.normal(size=plan.dimension) * random.choice([0.0, 0.1, 3.0]))
+    drawn: FloatArray = random.normal(size=plan.dimension) * random.choice([0.0, 0.1, 3.0])
+    return drawn
 
 
 def window(plan: Plan, random: np.random.Generator) -> FloatArray:
@@ -67,74 +100,96 @@ def nothing(plan: Plan, random: np.random.Generator) -> FloatArray:
     return np.zeros(plan.dimension)
 
 
+def own_axes(plan: Plan) -> list[FloatArray]:
+    """Ask at 0, along the features' own axes, long ones."""
+    return [np.concatenate([np.zeros(plan.dimension), 2.0**20 * np.eye(plan.data.width).reshape(-1)])]
+
+
+def featured(query: Any, plan: Plan, argument: Callable[..., FloatArray], *handmade: Any) -> Case:
+    """Return the case of a query of features, with weights from the whole space."""
+    if plan.training is not None:
+        plan = rebuilt(plan, training=plan.training.model_copy(update={"domain": WholeSpace()}))
+    return Case(query, plan, argument, feature_rows, build_of_features, *handmade)
+
+
 def every_case() -> dict[str, Case]:
     cases = {}
     axes = test_preconditioned_gradient
-    for loss, edits in LOSSES.items():
+    for loss, edits in (LOSSES | CUSTOM).items():
         plan = plan_of(edits)
-        for clip in CLIPS[1:]:
-            cases[f"gradient of {loss}, clip {clip}"] = Case(Gradient(clip=clip), plan, weights)
+        for clip in CLIPS:
+            cases[f"gradient of {loss}, clip {clip}"] = featured(Gradient(clip=clip), plan, weights)
         if not plan.loss.shares_slopes:
-            cases[f"preconditioned {loss}"] = Case(PreconditionedGradient(), plan, axes.asked)
+            cases[f"preconditioned {loss}"] = featured(PreconditionedGradient(), plan, axes.asked, own_axes)
             rank_one = PreconditionedGradient(axes="rank-one")
-            cases[f"preconditioned {loss}, rank one"] = Case(rank_one, plan, axes.asked_of_rank_one)
+            cases[f"preconditioned {loss}, rank one"] = featured(rank_one, plan, axes.asked_of_rank_one)
         if loss in ("squared", "logistic", "softmax"):
-            cases[f"means and {loss}"] = Case(protocol.FeatureMeans(), plan, window)
-            cases[f"moments and {loss}"] = Case(
+            cases[f"means and {loss}"] = featured(protocol.FeatureMeans(), plan, window)
+            cases[f"moments and {loss}"] = featured(
                 protocol.FeatureMoments(), plan, lambda *given: test_feature_moments.draw_view(*given).packed()
             )
-    for loss in NAMED_LOSSES:
-        plan = test_evaluation.plan_with(loss)
+    for loss in [*NAMED_LOSSES, *CUSTOM]:
+        plan = test_evaluation.plan_with(loss) if loss in LOSSES else plan_of(test_evaluation.COUNTED, CUSTOM[loss])
         for query in (protocol.Evaluation(), protocol.Evaluation(against=protocol.pack(np.zeros(plan.dimension)))):
             name = f"{query.name} of {loss}, {query.against is not None}"
-            cases[name] = Case(query, plan, partial(test_evaluation.drawn_request, query))
+            cases[name] = featured(query, plan, partial(test_evaluation.drawn_request, query))
         for part in test_comparison.PARTS:
             compared = protocol.Comparison(models=3, part=part)
-            cases[f"{part} of {loss}"] = Case(compared, plan, partial(test_comparison.drawn_request, compared))
+            cases[f"{part} of {loss}"] = featured(compared, plan, partial(test_comparison.drawn_request, compared))
     for plan in (test_second_moments.NUMERIC, test_second_moments.LABELLED):
-        cases[f"second moments and {plan.loss.name}"] = Case(
+        cases[f"second moments and {plan.loss.name}"] = featured(
             plan.stages[0].query, plan, lambda *given: test_second_moments.draw_asked(*given).packed()
         )
     for name, statistics in test_statistics.QUERIES.items():
-        cases[f"statistics: {name}"] = Case(statistics, test_statistics.plan_of(statistics, 9), nothing, table_rows)
-    cases["survival curve"] = Case(plan_of(CURVED).stages[0].query, plan_of(CURVED), nothing, timed_rows)
-    cases["curvature"] = Case(protocol.Curvature(), plan_of(SURVEY), weights)
+        plan = test_statistics.plan_of(statistics, 9)
+        cases[f"statistics: {name}"] = Case(statistics, plan, nothing, table_rows, build_of_table)
+    cases["survival curve"] = Case(
+        plan_of(CURVED).stages[0].query, plan_of(CURVED), nothing, timed_rows, build_of_times
+    )
+    cases["curvature"] = featured(protocol.Curvature(), plan_of(SURVEY), weights)
     return cases
 
 
-CASES = every_case()
+def of_persons(case: Case) -> dict[str, Case]:
+    """Return the case for persons, by every rule that makes a difference to it."""
+    rules = ("mean", "rows", "sum") if case.query.trains else ("mean",)
+    return {rule: case.of_persons(rule) for rule in rules}
+
+
+RECORDS = every_case()
+CASES = RECORDS | {
+    f"{name}, {rule} of rows": persons for name, case in RECORDS.items() for rule, persons in of_persons(case).items()
+}
 every = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+every_query = pytest.mark.parametrize("case", RECORDS.values(), ids=list(RECORDS))
 
 
-def test_every_query_has_a_case() -> None:
-    assert {type(case.query) for case in CASES.values()} == set(get_args(get_args(Query)[0]))
+def test_every_query_and_every_loss_has_a_case() -> None:
+    asked = {type(case.query) for case in RECORDS.values()}
+    assert asked == set(get_args(get_args(Query)[0])) == set(COMPUTATIONS)
+    assert {kind for kind in asked if not issubclass(kind, MeanQuery)} == {Curvature}
+    lost = {case.plan.loss.name for case in RECORDS.values() if isinstance(case.query, Gradient)}
+    assert lost == {*NAMED_LOSSES, Custom.model_fields["name"].default}
 
 
 @every
-@pytest.mark.parametrize(("others", "batch"), [(0, 1), (6, 7), (20, 5)], ids=["one", "all", "more than the batch"])
-def test_replacing_a_record_changes_the_answer_by_no_more_than_the_sensitivity(
-    case: Case, others: int, batch: int
+@given(seed=st.integers(0, 2**32))
+@examples(2)
+def test_a_total_is_the_sum_of_its_members_own_and_no_two_of_these_are_further_apart_than_is_charged(
+    case: Case, seed: int
 ) -> None:
-    query, plan, random = case.query, case.plan, np.random.default_rng(others)
-    records = case.records(plan, random)
-    argument = case.argument(plan, random)
-    assert len(argument) == query.argument_length(plan)
-    assert query.accepts(plan, argument)
-    worlds = np.eye(len(records))[others:]
-    worlds[:, :others] = 1.0
-    answers = np.array([compute(query, plan, argument, records, chosen, batch) for chosen in worlds])
-    assert answers.shape[1] == query.length(plan)
-    assert pdist(answers).max(initial=0.0) <= query.sensitivity(plan, batch) * ROUNDING
-    if others < batch:
-        assert np.max(np.abs(answers)) <= query.largest(plan) * ROUNDING
-    if (norm := query.record_norm(plan)) is not None:
-        nobody = compute(query, plan, argument, records, worlds[0] * (np.arange(len(records)) < others), batch)
-        assert np.max(np.linalg.norm(answers - nobody, axis=1)) <= norm / batch * ROUNDING
+    """Bit for bit, and as fractions: whatever the argument and the others, every answer finite."""
+    random = np.random.default_rng(seed)
+    members = draw_members(case, random)
+    require = require_bounded_moments if isinstance(case.query, Curvature) else require_bounded
+    for argument in draw_arguments(case, random):
+        alone = require_additive(case, argument, members, random)
+        require(case, argument, alone)
 
 
 SEARCHED = {
     name: case
-    for name, case in CASES.items()
+    for name, case in RECORDS.items()
     if case.records is feature_rows and not isinstance(case.query, Gradient | PreconditionedGradient)
 }
 
@@ -146,19 +201,6 @@ def test_no_search_finds_records_that_change_the_answer_by_more_than_the_sensiti
     others = [draw_record(case.plan, random, stretch=random.choice([0.0, 1.0, 10.0])) for _ in range(6)]
     setting = Setting(case.plan, case.query, case.argument(case.plan, random), others, 7)
     assert farthest(setting, random, steps=60) <= setting.limit() * ROUNDING
-
-
-@every
-def test_totals_of_parts_of_the_records_add_up_and_a_record_that_takes_no_part_counts_nothing(case: Case) -> None:
-    query, plan, random = case.query, case.plan, np.random.default_rng(1)
-    records, argument, total = case.records(plan, random), case.argument(plan, random), COMPUTATIONS[type(query)].total
-    chosen: FloatArray = np.where(random.random(len(records)) < 0.7, 1.0, 0.0)
-    parts = np.array_split(random.permutation(len(records)), 3)
-    whole = total(query, plan, argument, records, chosen)
-    summed: Any = sum(total(query, plan, argument, records.take(own), chosen[own]) for own in parts)
-    assert np.array_equal(whole, summed)
-    alone = np.flatnonzero(chosen)
-    assert np.array_equal(whole, total(query, plan, argument, records.take(alone), np.ones(len(alone))))
 
 
 WORDS = {
@@ -178,7 +220,7 @@ WORDS = {
 """Parts, in order, of what an operator reads of a query: what leaves, what for, and how a record is limited."""
 
 
-@every
+@every_query
 def test_an_operator_reads_how_often_how_many_numbers_leave(case: Case) -> None:
     count = "one number" if isinstance(case.query, protocol.Curvature) else f"{case.query.length(case.plan)} numbers"
     assert case.query.reveals(case.plan, 3).startswith(f"In each of 3 rounds, {count}: ")
@@ -187,7 +229,7 @@ def test_an_operator_reads_how_often_how_many_numbers_leave(case: Case) -> None:
 
 @pytest.mark.parametrize("name", WORDS)
 def test_an_operator_reads_what_leaves_what_for_and_how_a_record_is_limited(name: str) -> None:
-    query, plan = CASES[name].query, CASES[name].plan
+    query, plan = RECORDS[name].query, RECORDS[name].plan
     said = f"{query.reveals(plan, 1)} {query.purpose} {query.limits(plan)}"
     for part in WORDS[name].split("…"):
         _, found, said = said.partition(part)

@@ -1,0 +1,214 @@
+"""What a query promises, in whole numbers and fractions: how its contract is checked, with hostile rows and arguments.
+
+A query's answer is a linear function of a total, in whole numbers, to which each record contributes by itself. So an
+answer's sensitivity is a distance between two contributions, and both are computed here without any rounding.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist, squareform
+
+from ringfence.protocol import FloatArray, Plan
+from ringfence.silo.queries import COMPUTATIONS, compute
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
+from ringfence.silo.records.records import Records
+from tests.protocol.queries.neighbours import Record, corners, draw_record, extreme_targets, targets_fit
+from tests.support import rebuilt
+
+Member = list[Any]
+"""The rows of a person; of a record, one."""
+
+MEMBERS = 20
+"""How many members a contract is checked with at a time."""
+
+
+class Case(NamedTuple):
+    """A query, its plan, how a hostile server may draw an argument, and rows to draw from, made to records by `build`.
+
+    `handmade` are arguments that a draw would miss.
+    """
+
+    query: Any
+    plan: Plan
+    argument: Callable[[Plan, np.random.Generator], FloatArray]
+    rows: Callable[[Plan, np.random.Generator], list[Any]]
+    build: Callable[[Plan, Sequence[Any], NDArray[np.int64] | None], Records]
+    handmade: Callable[[Plan], list[FloatArray]] = lambda plan: []
+
+    def of_persons(self, rule: str) -> "Case":
+        """Return the same case of persons, by a rule for their rows."""
+        facts: dict[str, Any] = {"unit": "person", "person_rule": rule}
+        facts |= {"data": self.plan.data.model_copy(update={"person": "who"})}
+        return self._replace(plan=rebuilt(self.plan, rows_per_person=2 if rule == "rows" else None, **facts))
+
+    def records(self, members: Sequence[Member]) -> Records:
+        """Encode the members as one data set."""
+        whose = np.repeat(np.arange(len(members)), [len(member) for member in members])
+        rows = [row for member in members for row in member]
+        return self.build(self.plan, rows, whose if self.plan.unit == "person" else None)
+
+    def total(self, argument: FloatArray, members: Sequence[Member], chosen: FloatArray | None = None) -> Counts:
+        """Return the query's total over a data set of these members."""
+        records = self.records(members)
+        taking_part = np.ones(len(members)) if chosen is None else chosen
+        found: Counts = COMPUTATIONS[type(self.query)].total(self.query, self.plan, argument, records, taking_part)
+        return found
+
+    def answer(self, argument: FloatArray, total: Counts, batch: int) -> FloatArray:
+        return COMPUTATIONS[type(self.query)].answer(self.query, self.plan, argument, total, batch)
+
+    def computed(self, argument: FloatArray, members: Sequence[Member], chosen: FloatArray, batch: int) -> FloatArray:
+        """Return the answer that the gate computes."""
+        return compute(self.query, self.plan, argument, self.records(members), chosen, batch)
+
+
+def draw_members(case: Case, random: np.random.Generator) -> list[Member]:
+    """Draw records, or persons with one to six rows, some of them with all rows alike."""
+    pool = case.rows(case.plan, random)
+    if case.plan.unit == "record":
+        return [[pool[place]] for place in random.permutation(len(pool))[:MEMBERS]]
+    members: list[Member] = []
+    for number in range(MEMBERS):
+        rows = [pool[place] for place in random.integers(len(pool), size=1 + number % 6)]
+        members.append([rows[0]] * len(rows) if random.random() < 0.3 else rows)
+    return members
+
+
+SPECIAL = [0.0, 5e-324, 1e-300, 2.0**-100, 1e-9, 1.0, 3.0, 2.0**31, 2.0**99, 2.0**100, 1e50, 1e99, 1e100]
+
+
+def draw_arguments(case: Case, random: np.random.Generator, count: int = 3) -> list[FloatArray]:
+    """Draw arguments that the gate accepts: the case's own, and those with numbers as large or small as may be."""
+    drawn = case.argument(case.plan, random)
+    candidates = [np.zeros_like(drawn), drawn, *case.handmade(case.plan)]
+    for share in random.choice([0.02, 0.5, 1.0], size=4 * count):
+        one = random.choice(SPECIAL) * random.choice([-1.0, 1.0], size=len(drawn))
+        each = random.choice(SPECIAL, size=len(drawn)) * random.choice([-1.0, 1.0], size=len(drawn))
+        candidates.append(np.where(random.random(len(drawn)) < share, one if random.random() < 0.5 else each, drawn))
+    assert all(len(argument) == case.query.argument_length(case.plan) for argument in candidates)
+    with np.errstate(all="ignore"):
+        accepted = [argument for argument in candidates if case.query.accepts(case.plan, argument)]
+    assert any(argument is drawn for argument in accepted)
+    return accepted[: count + len(case.handmade(case.plan))]
+
+
+# -- rows --
+
+
+def just_above(square: int, width: int) -> NDArray[np.int64]:
+    """Return whole numbers whose squares add up to the least sum that is found greedily above a number."""
+    places = []
+    for _ in range(min(width, 4) - 1):
+        places.append(math.isqrt(square))
+        square -= places[-1] ** 2
+    return np.array([*places, math.isqrt(square) + 1, *[0] * max(0, width - 4)])
+
+
+def rows_on_the_margin(width: int) -> list[FloatArray]:
+    """Return features that a clip too large by 2⁻⁴⁸ would let out too long, where truncation usually hides that.
+
+    Sums count multiples of 2⁻³¹. The first ones, clipped to norm 1, are whole numbers of them whose norm is above 1 by
+    less than 2⁻⁴⁸. The others, at most 1 long, have such a product with the next multiple above their inverse norm.
+    """
+    unit = np.zeros(width)
+    unit[:2] = 1.0, 2.0**-30
+    found = [2.0**7 * unit, unit]
+    for multiple in (3 << 30, (3 << 30) + 12345, (5 << 29) + 77):
+        square = (1 << 124) + (1 << 76)  # a norm of 1 + 2⁻⁴⁹, in units of 2⁻⁶²
+        found.append(just_above(square // multiple**2, width) * 2.0**-31)
+    return found
+
+
+def feature_rows(plan: Plan, random: np.random.Generator) -> list[Record]:
+    """Return records at the ends of what the schema allows, far beyond, on the margin, tiny, and in between, shuffled.
+
+    Those on the margin come first.
+    """
+    width = plan.data.width
+    targets = [target for target in extreme_targets(plan) if targets_fit(plan, target)]
+    margin = [Record(features, target) for features in rows_on_the_margin(width) for target in targets]
+    odd = [np.full(width, size) for size in (5e-324, -1e-300, 2.0**-100, 1e300, -1.7e308, math.inf)]
+    odd += [np.where(np.arange(width) % 2 == 0, 1e300, 1e-300), np.ones(width) * plan.data.feature_norm]
+    some = [draw_record(plan, random, stretch=random.choice([0.0, 1.0, 5.0])) for _ in range(6)]
+    ends = [corners(plan)[place] for place in random.integers(len(corners(plan)), size=5)]
+    ends += [Record(features, targets[random.integers(len(targets))]) for features in odd]
+    rows = [margin[place] for place in random.permutation(len(margin))[:6]] + some + ends
+    return rows
+
+
+def build_of_features(plan: Plan, rows: Sequence[Record], of_row: NDArray[np.int64] | None) -> Records:
+    targets = np.array([row.target for row in rows], dtype=np.float64)
+    return Records(plan.data, np.array([row.features for row in rows]), targets, of_row=of_row)
+
+
+# -- what is promised --
+
+
+def require_additive(case: Case, argument: FloatArray, members: list[Member], random: np.random.Generator) -> Counts:
+    """Check that a total is the sum of its members' own, bit for bit, whoever stands beside them; return these.
+
+    The others are in any order, doubled, and hostile; some take no part.
+    """
+    alone = np.array([case.total(argument, [member]) for member in members], dtype=object)
+    for places in (np.arange(len(members)), random.integers(len(members), size=2 * len(members))):
+        chosen: FloatArray = np.where(random.random(len(places)) < 0.7, 1.0, 0.0)
+        crowd = [members[place] for place in places]
+        expected = (alone[places] * chosen.astype(int).reshape(-1, *[1] * (alone.ndim - 1))).sum(axis=0)
+        assert np.array_equal(case.total(argument, crowd, chosen), expected)
+        computed = case.computed(argument, crowd, chosen, len(crowd))
+        assert np.all(np.isfinite(computed))
+        assert computed.tobytes() == case.answer(argument, expected, len(crowd)).tobytes()
+        assert np.max(np.abs(computed)) <= case.query.largest(case.plan) * (1 + 2.0**-52)
+        assert len(computed) == case.query.length(case.plan)
+    return alone
+
+
+def in_units(case: Case, argument: FloatArray, totals: Counts) -> tuple[Counts, int]:
+    """Return members' contributions to the answer with a batch of 1, as whole multiples of a power of two; and which.
+
+    An answer is a linear function of the total, whose coefficients are found one by one.
+    """
+    flat = totals.reshape(len(totals), -1)
+    shape, shift, count = totals.shape[1:], exact_sums.UNIT, flat.shape[1]
+    one = np.zeros(count, dtype=object)
+    columns = []
+    for place in range(count):
+        one[place] = 1 << shift
+        columns.append(case.answer(argument, one.reshape(shape), 1))
+        one[place] = 0
+    matrix = np.array(columns)
+    least = int(np.min(np.frexp(matrix[matrix != 0.0])[1])) - 53
+    whole = np.array([[int(Fraction(number) * Fraction(2) ** -least) for number in row] for row in matrix], object)
+    diagonal = matrix.shape[0] == matrix.shape[1] and np.array_equal(matrix, np.diag(np.diag(matrix)))
+    return (flat * np.diag(whole) if diagonal else flat.dot(whole)), least - shift
+
+
+def require_bounded(case: Case, argument: FloatArray, alone: Counts) -> None:
+    """Check the exact squared diameter of the members' contributions against the sensitivity that is charged."""
+    vectors, exponent = in_units(case, argument, alone)
+    unit = Fraction(2) ** exponent
+    limit = int((Fraction(case.query.sensitivity(case.plan, 1)) / unit) ** 2)
+    apart = squareform(pdist(np.array([[float(n * unit) for n in row] for row in vectors])))
+    for one, other in np.argwhere(np.triu(apart >= apart.max() * (1 - 1e-12), 1))[:20]:
+        assert int(((vectors[one] - vectors[other]) ** 2).sum()) <= limit, (one, other)
+    if (norm := case.query.record_norm(case.plan)) is not None:
+        longest = int((Fraction(norm) / unit) ** 2)
+        assert all(int((vector**2).sum()) <= longest for vector in vectors)
+
+
+def require_bounded_moments(case: Case, argument: FloatArray, alone: Counts) -> None:
+    """Check that a curvature's contributions are 0 ≼ M ≼ X², exactly: then no eigenvalue moves by more than X².
+
+    A contribution is symmetric, of no negative eigenvalue but for the rounding of this check, and its trace at most X².
+    """
+    for moments in alone:
+        assert np.array_equal(moments, moments.T)
+        assert 0 <= int(np.trace(moments)) <= 1 << (exact_sums.UNIT + 16)
+        assert np.linalg.eigvalsh(np.array(moments / (1 << exact_sums.UNIT + 16), dtype=np.float64)).min() >= -1e-12
+    assert case.query.sensitivity(case.plan, 1) == case.plan.data.feature_norm**2
