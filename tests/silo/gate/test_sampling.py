@@ -6,26 +6,141 @@ Statistical tests state what they notice; both of their rates are 10⁻⁶ at mo
 import hashlib
 import itertools
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
 from ringfence.planning.request import Member
-from ringfence.protocol import FloatArray, Localized, NoisyUpdate, Phase, Plan, RefusalReason
+from ringfence.protocol import (
+    FloatArray,
+    Localized,
+    NoisyUpdate,
+    Phase,
+    Phased,
+    Plan,
+    RefusalReason,
+    Sampling,
+    SiloTerms,
+    Task,
+    sampling_named,
+)
+from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import task
+from ringfence.protocol.plan.sampling import SAMPLING_NAMES
 from ringfence.silo.gate import sampling
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.gate.sampling import draw
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.records import Records
+from tests.generated import examples
 from tests.rates import check_counts, check_frequencies
-from tests.support import Drawn, MakePlan, approved_by, ask, ask_all, own_terms, refusal
+from tests.support import Drawn, MakePlan, approved_by, ask, ask_all, own_terms, rebuilt, refusal
+
+# -- every rule's contract --
+
+
+class Question(NamedTuple):
+    """Who is asked: the rule, the section's members, and the batch."""
+
+    rule: Sampling
+    plan: Plan
+    terms: SiloTerms
+    work: Task
+    asked: NDArray[np.int64]
+
+    def chosen(self, words: Sequence[int], answered: int = 0) -> NDArray[np.int64]:
+        """Return the places, within the section, of those who take part if these are the uniform numbers."""
+        count, batch = len(self.asked), self.work.batch
+        part = self.rule.part(records=count, batch=batch, answered=answered)
+        drawn = lambda many: np.array(words, dtype=np.uint64)[:many]  # noqa: E731
+        found = sampling.participation(self.rule, self.plan, self.terms, replace(self.work, part=part), drawn)
+        assert set(np.unique(found)) <= {0.0, 1.0}
+        assert found.shape == (self.terms.records,)
+        inside = found[self.asked]
+        assert inside.sum() == found.sum() <= self.rule.most(records=count, batch=batch)
+        return np.flatnonzero(inside)
+
+
+def require_all(question: Question, words: list[int]) -> None:
+    assert question.chosen(words).tolist() == list(range(len(question.asked)))
+
+
+def require_the_least(question: Question, words: list[int]) -> None:
+    """Check that those with the least numbers are chosen: so all sets are equally likely."""
+    places = np.argsort(np.array(words, dtype=np.uint64))
+    assert question.chosen(words).tolist() == sorted(places[: question.work.batch])
+
+
+def require_independent_coins(question: Question, words: list[int]) -> None:
+    """Check that each word decides about its own record, at a rate of batch/n rounded down to a multiple of 2⁻⁶⁴."""
+    edge = question.work.batch * 2**64 // len(question.asked)
+    for near in (edge - 2, edge - 1, edge, edge + 1, edge + 2):
+        for place in range(len(words)):
+            tried = [*words[:place], min(near, 2**64 - 1), *words[place + 1 :]]
+            assert question.chosen(tried).tolist() == [row for row, word in enumerate(tried) if word < edge]
+
+
+def require_disjoint_parts(question: Question, words: list[int]) -> None:
+    """Check that parts have the batch's size, are disjoint and complete, and depend on no draw."""
+    count, batch = len(question.asked), question.work.batch
+    parts = [question.chosen(words, answered) for answered in range(count // batch)]
+    assert [len(part) for part in parts] == [batch] * len(parts)
+    assert len(np.unique(np.concatenate(parts))) == batch * len(parts)
+    assert all(np.array_equal(part, question.chosen(words[::-1], i)) for i, part in enumerate(parts))
+
+
+def require_disjoint_phases(question: Question, words: list[int]) -> None:
+    taken: list[int] = []
+    for number in range(int(math.log2(len(question.asked)))):
+        rule = Phased(phase=number)
+        batch = rule.batch("clinic", records=len(question.asked), rounds=1, asked=None)
+        own = question._replace(rule=rule, work=replace(question.work, batch=batch))
+        part = own.chosen(words, answered=number)
+        assert len(part) == batch == len(question.asked) >> (number + 1)
+        assert np.array_equal(part, own.chosen(words[::-1]))
+        taken += part.tolist()
+    assert len(set(taken)) == len(taken)
+
+
+CONTRACTS: dict[str, Callable[[Question, list[int]], None]] = {
+    "full": require_all,
+    "fixed": require_the_least,
+    "poisson": require_independent_coins,
+    "one-pass": require_disjoint_parts,
+    "phased": require_disjoint_phases,
+}
+
+
+@pytest.mark.parametrize("name", SAMPLING_NAMES)
+@given(data=st.data())
+@examples(60)
+def test_every_rule_chooses_who_takes_part_exactly_as_is_charged(
+    plan_of: MakePlan, name: str, data: st.DataObject
+) -> None:
+    """For all numbers that may be drawn; of all records, or of those in a section."""
+    section = data.draw(st.sampled_from([None, "training", "held-out"]))
+    records = data.draw(st.integers(20, 60) if section else st.integers(1, 60))
+    rule, plan = sampling_named(name), rebuilt(plan_of(), held_out=0.3)
+    asked = sections.members(section, records, plan.held_out)
+    count = len(asked)
+    assert count == sections.size(section, records, plan.held_out)
+    batch = count if rule.takes_all else data.draw(st.integers(1, count) | st.just(count))
+    words = data.draw(st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count, unique=True))
+    terms = plan.silos[0].model_copy(update={"records": records})
+    stage = plan.stages[0].model_copy(update={"section": section})
+    work = replace(task(plan, plan.silos[0], 0, 0), stage=stage, batch=batch)
+    CONTRACTS[name](Question(rule, plan, terms, work, asked), words)
+
 
 # -- drawn afresh --
 
@@ -44,12 +159,6 @@ def meetings(chosen: FloatArray) -> NDArray[np.int64]:
     """Return how often any two records took part together."""
     met: NDArray[np.int64] = (chosen.T @ chosen)[np.triu_indices(chosen.shape[1], 1)].astype(np.int64)
     return met
-
-
-def test_full_sampling_takes_every_record(plan_of: MakePlan) -> None:
-    plan = plan_of()
-    terms = plan.silos[0]
-    assert draw(plan, terms, task(plan, terms, 0, 0)).participation.tolist() == [1.0] * 40
 
 
 def test_fixed_batches_have_exactly_k_distinct_records_each_equally_likely(plan_of: MakePlan) -> None:
