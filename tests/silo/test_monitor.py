@@ -11,14 +11,12 @@ from ringfence.accounting import charges
 from ringfence.protocol import NoisyUpdate, Plan, RefusalReason
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger import history as account
-from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.monitor import Monitor
 from ringfence.silo.operator import decisions
-from ringfence.silo.records.records import Records
 from ringfence.storage.decision_log import DecisionLog
 from tests.silo.agents import Served, approved, edit_ledger, make_silo_folder, serving
-from tests.support import MakePlan, ask, refusal
+from tests.support import MakePlan, refusal
 
 
 @pytest.fixture
@@ -92,28 +90,6 @@ def test_metrics_are_what_was_decided_and_what_the_ledger_says(served: Served, p
     parts = [found[f'ringfence_epsilon_{part}{{against="anyone"}}'] for part in ("used", "reserved", "kept", "left")]
     assert sum(parts) == pytest.approx(found['ringfence_epsilon_granted{against="anyone"}'])
     assert found["ringfence_budget_delta"] == state["delta"]
-
-
-def test_two_data_sets_of_one_size_give_the_same_metrics_and_the_same_log(
-    tmp_path: Path, records: Records, plan_of: MakePlan
-) -> None:
-    """Nothing of a record is in them: another data set, answered in the same way, gives the same bytes."""
-    plan = plan_of()
-    shown = []
-    for number, data in enumerate((records, Records(records.schema, -records.features, -records.targets))):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with Ledger.create(folder / "clinic.ledger", silo="clinic", budget=Budget(2.0, 1e-6)) as ledger:
-            lines = DecisionLog(folder)
-            watching = Monitor(ledger, lines)
-            gate = Gate(data, ledger, note=watching.note)
-            gate.approve(plan)
-            for round in (0, 1, 1, 99):
-                ask(gate, plan, round)
-            metrics = re.sub(r"process_start_time_seconds \d+", "", watching.metrics())
-            lines.close()
-        shown.append((metrics, re.sub(r'"time": "[^"]*"', "", (folder / "decisions.log").read_text())))
-    assert shown[0] == shown[1]
 
 
 def test_costs_are_composed_anew_only_when_the_ledger_has_another_entry(

@@ -44,11 +44,6 @@ def test_a_vector_beside_its_squared_length_moves_no_further_than_the_vector_alo
     assert moved.max() == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_the_terms_of_a_record_keep_the_bound_in_exact_arithmetic(part: Literal["sizes", "losses"]) -> None:
-    neighbours.require_exact_bound(plan_with("logistic"), Comparison(models=4, part=part), drawn_request)
-
-
 @pytest.mark.parametrize(
     ("part", "weight", "cut"), [("losses", 1e99, 1e-99), ("losses", 1e-99, 1e-99), ("sizes", 1e99, 0.0)]
 )

@@ -9,7 +9,7 @@ import pytest
 from ringfence.protocol import Evaluation, FloatArray, Plan
 from ringfence.protocol.queries.evaluation import CURVE, MARGIN, node_weights, path_signs
 from tests.protocol.plan_document import COUNTED, plan_of
-from tests.protocol.queries.neighbours import Setting, candidates, draw_record, require_exact_bound, worst
+from tests.protocol.queries.neighbours import Setting, candidates, draw_record, worst
 from tests.protocol.queries.test_gradient import LOSSES
 
 
@@ -61,10 +61,6 @@ def test_a_number_beside_its_square_moves_no_further_than_the_number_alone() -> 
 def test_of_class_prediction_and_agreement_two_records_differ_in_two_at_most() -> None:
     points = [np.array([a * b, MARGIN * a, MARGIN * b]) for a, b in itertools.product([-1, 1], repeat=2)]
     assert max(float(np.sum((p - q) ** 2)) for p in points for q in points) == pytest.approx(6.0)
-
-
-def test_the_terms_of_a_record_keep_the_bound_in_exact_arithmetic() -> None:
-    require_exact_bound(plan_with("logistic"), Evaluation(), drawn_request)
 
 
 def test_a_request_with_shares_above_one_or_below_none_or_without_finite_bin_edges_is_refused() -> None:
