@@ -90,7 +90,7 @@ def test_own_noise_is_added_to_the_answer_on_its_grid_and_neighbours_are_no_furt
 def test_own_noise_has_the_standard_deviation_that_is_charged_and_lies_on_the_grid(plan_of: MakePlan) -> None:
     """A deviation that is off by 5 % is noticed."""
     for sigma in (2.0**-10, 0.3, 1.0, 1.99999):
-        work = replace(work_of(renoised(plan_of(), sigma=sigma)), length=20_000)
+        work = replace(work_of(renoised(plan_of(), sigma=sigma)), length=30_000)
         noise = SENDERS[type(work.stage.channel)].draw(work.stage.channel, work)
         grid = 2.0 ** grid_exponent(sigma)
         assert np.all(noise / grid == np.rint(noise / grid))

@@ -36,6 +36,7 @@ from ringfence.protocol import (
 from ringfence.protocol.plan import sections
 from ringfence.protocol.plan.plan import task
 from ringfence.protocol.plan.sampling import SAMPLING_NAMES
+from ringfence.protocol.plan.sections import Section
 from ringfence.silo.gate import sampling
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.gate.sampling import draw
@@ -112,6 +113,7 @@ def require_disjoint_phases(question: Question, words: list[int]) -> None:
     assert len(set(taken)) == len(taken)
 
 
+SECTIONS: tuple[Section | None, ...] = (None, "training", "held-out")
 CONTRACTS: dict[str, Callable[[Question, list[int]], None]] = {
     "full": require_all,
     "fixed": require_the_least,
@@ -128,7 +130,7 @@ def test_every_rule_chooses_who_takes_part_exactly_as_is_charged(
     plan_of: MakePlan, name: str, data: st.DataObject
 ) -> None:
     """For all numbers that may be drawn; of all records, or of those in a section."""
-    section = data.draw(st.sampled_from([None, "training", "held-out"]))
+    section: Section | None = data.draw(st.sampled_from(SECTIONS))
     records = data.draw(st.integers(20, 60) if section else st.integers(1, 60))
     rule, plan = sampling_named(name), rebuilt(plan_of(), held_out=0.3)
     asked = sections.members(section, records, plan.held_out)
