@@ -123,9 +123,6 @@ ALTERED: dict[str, Callable[[Plan], Plan]] = {
 
 # -- neighbours --
 
-Rows = list[tuple[str, ...]]
-"""The rows of a record or person."""
-
 CELL = st.sampled_from(["-1", "1", "0", "0.25", "-99", "1e300", "1e-300"])
 ROW = st.tuples(CELL, CELL | st.just(""), st.sampled_from(["0", "1", "2", "7", "-3"]), st.sampled_from(["no", "yes"]))
 SHORT = st.lists(ROW, min_size=1, max_size=3)
@@ -135,7 +132,7 @@ LONG = st.builds(lambda row, times: [row] * times, ROW, st.sampled_from([40, 400
 @st.composite
 def neighbours(draw: st.DrawFn, person: bool) -> tuple[str, str]:
     """Draw two tables that differ in one record, or in all rows of one person."""
-    rows = st.lists(ROW, min_size=1, max_size=1)
+    rows: st.SearchStrategy[Any] = st.lists(ROW, min_size=1, max_size=1)
     others = [draw(SHORT if person else rows) for _ in range(5)]
     place = draw(st.integers(0, MEMBERS - 1))
     one, other = (draw(SHORT | LONG if person else rows) for _ in range(2))
@@ -143,7 +140,7 @@ def neighbours(draw: st.DrawFn, person: bool) -> tuple[str, str]:
     return table_of([*before[:place], one, *after], person), table_of([*before[:place], other, *after], person)
 
 
-def table_of(members: list[Rows], person: bool) -> str:
+def table_of(members: list[Any], person: bool) -> str:
     """Return a silo's table: its first members, and so many more that it has as many as all silos."""
     more = [[("0.5", "-1", "1", "no" if number % 2 else "yes")] for number in range(MEMBERS)]
     rows = [
@@ -257,7 +254,13 @@ async def call(agent: Agent, method: str, path: str, token: str, body: bytes = b
     replies: list[Any] = []
     headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())]
     headers += [(b"content-length", str(len(body)).encode())]
-    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+    }
     scope |= {"raw_path": path.encode(), "query_string": b"", "headers": headers, "scheme": "http", "root_path": ""}
     scope |= {"server": ("localhost", 1), "client": ("localhost", 2), "state": {connections._LET_IN: lambda: True}}
 

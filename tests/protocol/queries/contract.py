@@ -71,6 +71,7 @@ class Case(NamedTuple):
 def draw_members(case: Case, random: np.random.Generator) -> list[Member]:
     """Draw records, or persons with one to three rows, some of them with all rows alike; the first rows are alone."""
     pool = case.rows(case.plan, random)
+    pool = pool[:4] + [pool[place] for place in 4 + random.permutation(len(pool) - 4)]
     alone = [[row] for row in pool[: MEMBERS if case.plan.unit == "record" else MEMBERS // 3]]
     for number in range(len(alone), MEMBERS):
         rows = [pool[place] for place in random.integers(len(pool), size=1 + number % 3)]
@@ -117,7 +118,7 @@ def rows_on_the_margin(width: int) -> list[FloatArray]:
     """
     unit = np.zeros(width)
     unit[:2] = 1.0, 2.0**-30
-    found = [2.0**7 * unit, unit]
+    found: list[Any] = [2.0**7 * unit, unit]
     for multiple in (3 << 30, (3 << 30) + 12345, (5 << 29) + 77):
         square = (1 << 124) + (1 << 76)  # a norm of 1 + 2⁻⁴⁹, in units of 2⁻⁶²
         found.append(just_above(square // multiple**2, width) * 2.0**-31)

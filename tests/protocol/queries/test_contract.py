@@ -33,7 +33,7 @@ from ringfence.silo.queries import COMPUTATIONS
 from ringfence.silo.records.records import Records
 from tests.every_loss import log_cosh
 from tests.generated import examples
-from tests.protocol.plan_document import CURVED, SURVEY, plan_of
+from tests.protocol.plan_document import COUNTED, CURVED, SURVEY, plan_of
 from tests.protocol.queries import (
     test_comparison,
     test_evaluation,
@@ -125,7 +125,7 @@ def every_case() -> dict[str, Case]:
                 protocol.FeatureMoments(), plan, lambda *given: test_feature_moments.draw_view(*given).packed()
             )
     for loss in [*NAMED_LOSSES, *CUSTOM]:
-        plan = test_evaluation.plan_with(loss) if loss in LOSSES else plan_of(test_evaluation.COUNTED, CUSTOM[loss])
+        plan = test_evaluation.plan_with(loss) if loss in LOSSES else plan_of(COUNTED, CUSTOM[loss])
         for query in (protocol.Evaluation(), protocol.Evaluation(against=protocol.pack(np.zeros(plan.dimension)))):
             name = f"{query.name} of {loss}, {query.against is not None}"
             cases[name] = featured(query, plan, partial(test_evaluation.drawn_request, query))
