@@ -37,7 +37,7 @@ from typing import Any, Self
 from ringfence.errors import WHY, ShufflerError, os_error_as
 from ringfence.shuffler.sealing import new_key
 from ringfence.storage.database import Database
-from ringfence.storage.files import read_key, read_token, served_alone, write_private, write_token
+from ringfence.storage.files import make_folder, read_key, read_token, served_alone, write_private, write_token
 from ringfence.storage.stored_file import Kind
 
 _KIND = Kind(
@@ -109,7 +109,7 @@ class Store(Database):
                 f"{folder} already exists and is not an empty folder: name a new folder for the shuffler."
             )
         with os_error_as(ShufflerError, f"The folder {folder} cannot be set up: {WHY}."):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder, 0o700)
             folder.chmod(0o700)
             write_private(folder / "shuffler.key", new_key().hex().encode())
             write_token(folder / "shuffler.token")

@@ -13,7 +13,7 @@ from before the folder had a witness, served where no witness is.
 from ringfence.errors import WHY, ShufflerError, os_error_as
 from ringfence.shuffler.sealing import public_key
 from ringfence.shuffler.store import Store
-from ringfence.storage.files import replace_private, state_folder
+from ringfence.storage.files import make_folder, replace_private, state_folder
 
 
 class Witness:
@@ -51,7 +51,7 @@ class Witness:
             f"{self._file} cannot be written ({WHY}), and without it an older copy of the folder "
             "would not be noticed: nothing is released. Make room, or let this user write there.",
         ):
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            make_folder(self._file.parent, 0o700)
             replace_private(self._file, str(decisions).encode())
 
     def seen(self) -> int | None:

@@ -37,7 +37,16 @@ from ringfence.silo.ledger.budget import Budget, require_usual
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.records import DataSet, load_data_set
 from ringfence.silo.records.storage import PRECISIONS, Keeping
-from ringfence.storage.files import read_key, read_token, require_known_format, served_alone, write_private, write_token
+from ringfence.storage.files import (
+    make_folder,
+    read_key,
+    read_token,
+    require_known_format,
+    served_alone,
+    write_private,
+    write_token,
+    write_whole,
+)
 from ringfence.storage.toml_files import read_toml, toml_text
 
 
@@ -120,11 +129,11 @@ class SiloFolder:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SiloError(f"{folder} already exists and is not an empty folder: name a new folder for the silo.")
         with os_error_as(SiloError, f"The folder {folder} cannot be set up: {WHY}."):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder, 0o700)
             folder.chmod(0o700)
             made.open_to_couriers(folder, 0o710)
             made._begin_ledger(records, budget, note, new_beginning)
-            write_private(made.key_path, made._first_key().hex().encode())
+            write_whole(made.key_path, made._first_key().hex().encode() + b"\n")
             write_token(made.token_path)
             made.open_to_couriers(made.token_path, 0o640)
             made.tell_couriers(settings.port)

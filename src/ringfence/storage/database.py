@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.errors import RingfenceError
-from ringfence.storage.files import require_known_format, write_private
+from ringfence.storage.files import require_known_format, sync, write_private
 from ringfence.storage.stored_file import Closing, Kind
 
 FORMAT = 1
@@ -144,6 +144,7 @@ class Database(Closing):
         try:
             with self._lock, self._errors_translated(), closing(sqlite3.connect(out)) as copy:
                 self._connection.backup(copy)
+            sync(out.parent)  # or the journal, with which SQLite would undo the copy, might come back
         except BaseException:
             out.unlink()
             raise

@@ -49,6 +49,14 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make a folder, and those above it, unless they exist; their names are synced."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=mode, exist_ok=True)
+        sync(path.parent)
+
+
 def checksum(content: bytes) -> bytes:
     """Return the half of a SHA-256, in hexadecimal, by which a damaged line or record of a file is noticed."""
     return hashlib.sha256(content).hexdigest()[:32].encode()
@@ -74,6 +82,19 @@ def write_private(path: Path, content: bytes, *, end: bytes = b"\n", synced: boo
         if synced:
             opened.flush()
             os.fsync(opened.fileno())
+    if synced:
+        sync(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Create a synced private file that a crash leaves whole or not at all; an existing file is never overwritten."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    write_private(unfinished, content, end=b"")
+    try:
+        os.link(unfinished, path)
+    finally:
+        unfinished.unlink()
+    sync(path.parent)
 
 
 def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
@@ -149,5 +170,5 @@ def state_folder() -> Path:
     # The specification of XDG: a path that is not absolute is to be ignored.
     home = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     folder = home / "ringfence"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder, 0o700)
     return folder

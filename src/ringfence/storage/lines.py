@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ringfence.errors import RingfenceError
-from ringfence.storage.files import lock_alone, sync
+from ringfence.storage.files import lock_alone, make_folder, sync
 from ringfence.storage.stored_file import Kind, OpenFile
 
 
@@ -16,7 +16,7 @@ class Lines(OpenFile):
         self.path = path
         self._kind = kind
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             alone = lock_alone(self._file)
         except OSError as problem:

@@ -9,14 +9,13 @@ not hold up the others, who go on without writing.
 import fcntl
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ringfence.errors import WHY, os_error_as
-from ringfence.storage.files import checksum, lock_alone, write_private
+from ringfence.storage.files import checksum, lock_alone, make_folder, write_whole
 from ringfence.storage.stored_file import Kind, OpenFile
 
 _RECORD = re.compile(rb"(ringfence watermark 1 ([0-9]{20}) ([0-9a-f]{64}) )([0-9a-f]{32})\n")
@@ -41,19 +40,11 @@ class Watermark(OpenFile):
             f"The {kind.name} {path} cannot be written ({WHY}). Let this user write to its folder, "
             "or set XDG_STATE_HOME to another one.",
         ):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path.parent, 0o700)
             if not path.exists():
-                self._make(first)
+                with suppress(FileExistsError):  # another process was faster
+                    write_whole(path, _record(*first))
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-
-    def _make(self, first: tuple[int, str]) -> None:
-        """Create the watermark's file as a whole, unless another process was faster."""
-        # Whole and synced before it has its name: a crash leaves no half of it.
-        unfinished = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
-        write_private(unfinished, _record(*first), end=b"")
-        with suppress(FileExistsError):  # another process was faster
-            os.link(unfinished, self.path)
-        unfinished.unlink()
 
     def read(self) -> tuple[int, str]:
         """Return the number and hash of the watermark's entry; an error if its file is damaged."""

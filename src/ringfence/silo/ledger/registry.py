@@ -74,14 +74,15 @@ class Registry(Closing):
         with served_alone(self._lock, RegistryError, patience=_PATIENCE):
             if path.exists() and self._key_path.exists():  # another process was first
                 return
-            if path.exists() or self._key_path.exists():
+            unfinished = path.with_suffix(".new")  # there until the registry is: a crash came before it was used
+            if path.exists() or (self._key_path.exists() and not unfinished.exists()):
                 lost, left = (self._key_path, path) if path.exists() else (path, self._key_path)
                 raise RegistryError(
                     f"{lost} is missing, and without it nobody can tell which data has which ledger. Nothing was "
                     f"released. Restore it from a backup; or, if it is lost for good, move {left} away, and register "
                     "every silo and ledger again (`ringfence silo register`, or `--same-data-as LEDGER`)."
                 )
-            unfinished = path.with_suffix(".new")
+            self._key_path.unlink(missing_ok=True)
             for rest in path.parent.glob(f"{unfinished.name}*"):
                 rest.unlink()
             Chain(unfinished, _KIND, create=True).close()
