@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member
 from ringfence.protocol import RoundRequest, Statistics
 from ringfence.server.transcript import Asked, Closed, read_transcript
-from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, failed, finish, model_of, server, until
+from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, failed, finish, model_of, server
 
 NAMES = ("north", "south", "west")
 MOMENTS = [  # each in a round of its own: a silo whose answer was written down is not asked again
@@ -119,24 +118,6 @@ def test_a_plan_that_trains_nothing_leaves_its_answers_and_no_model(federation: 
     assert report["model"] is None
     assert not (run / "model.json").exists()
     assert "answered; nothing was trained" in (run / "report.html").read_text()
-
-
-def test_a_server_killed_at_random_moments_gives_the_one_model(
-    federation: Federation, wire: Wire, tmp_path: Path
-) -> None:
-    random = np.random.default_rng()
-    plan, run = federation.plan(40), tmp_path / "run"
-    for _ in range(3):
-        begun = len(wire.log)
-        process = server(federation, plan, run, wire.doors())
-        until(lambda begun=begun, process=process: len(wire.log) > begun or process.poll() is not None)  # type: ignore[misc]
-        time.sleep(random.uniform(0, 0.3))
-        process.kill()
-        process.communicate()
-    finish(server(federation, plan, run, wire.doors()))
-    assert model_of(run) == federation.from_ledgers(plan).weights.tobytes()
-    for name, silo in federation.silos.items():
-        silo.check_that_ledger_covers(plan, wire.sent[name])
 
 
 def test_a_silo_that_hangs_costs_its_timeouts_and_takes_part_again_when_it_comes_back(

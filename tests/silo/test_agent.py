@@ -1,6 +1,5 @@
 """The silo's agent, in its own process: the gate behind one door, through crashes, restarts and decisions."""
 
-import contextlib
 import re
 import signal
 import stat
@@ -45,8 +44,7 @@ from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import end_plan, set_budget
 from ringfence.storage import chain
 from tests.nursery import completed
-from tests.silo.agents import Served, approved, edit_ledger, request, serving, silo_with
-from tests.silo.crashing_agent import POINTS
+from tests.silo.agents import approved, edit_ledger, request, serving, silo_with
 from tests.support import MakePlan, refusal, spent, vector
 
 
@@ -140,55 +138,8 @@ def test_eight_callers_at_once_never_see_two_vectors_for_a_round(silo_folder: Si
     assert shown <= {RefusalReason.ROUND_PASSED, RefusalReason.ROUND_ANSWERED}
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_an_agent_killed_at_any_step_of_a_round_can_only_have_over_charged(
-    silo_folder: SiloFolder, plan: Plan, point: str
-) -> None:
-    answers: list[Answer] = []
-    with serving(silo_folder, "--point", point) as served:
-        answers.append(served.ask(plan, 0))
-        try:
-            answers.append(parse_answer(served.door(patience=0.1).ask(request(plan, 1))))
-        except DoorError:
-            assert point != "after-send"
-        assert served.process.wait(60) == -signal.SIGKILL
-    with serving(silo_folder) as served:
-        again = [served.ask(plan, round) for round in range(3)]
-    check_that_ledger_covers(silo_folder, plan, answers + again)
-    assert again[0] == answers[0]
-    assert isinstance(again[2], NoisyUpdate)
-    if point in ("after-charge", "after-draw", "after-release", "in-store"):
-        assert refusal(again[1]) is RefusalReason.ROUND_LOST
-    else:
-        assert isinstance(again[1], NoisyUpdate)
-
-
-def test_an_agent_killed_from_outside_in_the_middle_of_its_work_can_only_have_over_charged(
-    silo_folder: SiloFolder, plan_of: MakePlan
-) -> None:
-    """It goes on while we count its answers, so where in a round the signal meets it is up to the machine."""
-    plan = approved(silo_folder, plan_of(rounds=200))
-    answers: list[Answer] = []
-
-    def ask_on(served: Served, first: int) -> None:
-        with contextlib.suppress(DoorError):
-            answers.extend(
-                parse_answer(served.door(patience=0.1).ask(request(plan, round))) for round in range(first, first + 40)
-            )
-
-    for attempt, many in enumerate((1, 3, 8, 13)):
-        with serving(silo_folder) as served:
-            before, asking = len(answers), threading.Thread(target=ask_on, args=(served, 50 * attempt))
-            asking.start()
-            while len(answers) < before + many:
-                pass
-            served.process.kill()
-            asking.join()
-    check_that_ledger_covers(silo_folder, plan, answers)
-
-
 def test_a_courier_waits_through_a_restart_and_gets_the_answer(silo_folder: SiloFolder, plan: Plan) -> None:
-    with serving(silo_folder, "--point", "before-send") as served:
+    with serving(silo_folder, "--dies-before-sending", "1") as served:
         first = served.ask(plan, 0)
         door = served.door(patience=60)
         answers: list[bytes] = []

@@ -1,7 +1,7 @@
 """Power cuts at chosen moments of a ledger's writing, inside one process.
 
-`tests.silo.crashing_agent` kills real processes, which shows that SQLite and the file system keep their word. This is
-for the many crashes that generated tests need.
+`tests.crashes` kills real processes at every point, which shows that SQLite keeps its word. This is for the many
+crashes that generated tests need.
 """
 
 import sqlite3
