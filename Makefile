@@ -10,7 +10,8 @@
 #                   screens and for screen readers, docstrings' examples, the simulator beside gates, fuzzing, and, as root,
 #                   services, machines and core dumps
 #   make comparison   install PyTorch and Opacus (1 GB; 5 GB with CUDA), and run the test that needs them
-#   make audit      attack every mechanism at full size, and break each to check that the audit notices
+#   make audit      attack every mechanism at full size, and break each to check that the audit notices; crash at every
+#                   pair of points
 # For releases (CONTRIBUTING.md, "Release"):
 #   make dist       build wheel and sdist of the last commit into dist/, twice, and compare them byte for byte
 #   make release    the same, with the contents of an installation (SBOM), checksums and, given RELEASE_KEY, a signature

@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.crashes.crashes import Crashes
@@ -18,6 +19,7 @@ from tests.crashes.stops import Stop
 
 STORES = {
     ".ledger": "ledger, restored ledger, backup",
+    "backup-": "ledger, restored ledger, backup",
     "/heads/": "watermark",
     "/registry.": "registry",
     "fingerprint.key": "registry",
@@ -28,9 +30,13 @@ STORES = {
 KINDS = ("create", "write", "truncate", "sync", "rename", "link", "remove", "mkdir")
 
 
-def store_of(stop: Stop) -> str:
-    """Return the store that a point belongs to, by its file."""
-    return next((name for part, name in STORES.items() if part in f"/{stop.path}"), "names in folders, keys, settings")
+def stores(points: Sequence[Stop]) -> Iterator[str]:
+    """Yield the store that each point belongs to: by its file, or, if it syncs a folder, by the file changed there."""
+    changed = ""
+    for stop in points:
+        is_its_folder = stop.does == "sync" and (os.path.dirname(changed) or ".") == stop.path
+        changed = changed if is_its_folder else stop.path
+        yield next((name for part, name in STORES.items() if part in f"/{changed}"), "settings, keys, locks, folders")
 
 
 def main() -> None:
@@ -48,7 +54,7 @@ def main() -> None:
             os.environ["XDG_STATE_HOME"] = f"{folder}/here/state"
             crashes = Crashes(LIVES[name](Path(folder)))
             found = crashes.numbered()
-            points.update((store_of(stop), stop.does) for stop in found)
+            points.update(zip(stores(found), (stop.does for stop in found), strict=True))
             done["points"] += len(found)
             done["cuts"] += crashes.cut(given.cuts)
             kills, pairs = crashes.kill(given.pairs)
