@@ -92,7 +92,7 @@ class Run(Life):
         folder = make_silo_folder(self.here, epsilon=10.0, records=RECORDS)
         members = [Member(folder.name, RECORDS, 8.0, DELTA)]
         schema = load_schema(self.here / "schema.toml", "ill")
-        plan = make_plan(schema, members, PlanRequest(algorithm="bounded", rounds=2))
+        plan = make_plan(schema, members, PlanRequest(algorithm="bounded", rounds=3))  # two crashes may lose two
         (self.away / "plan.json").write_bytes(plan.content)
 
     def live(self) -> None:

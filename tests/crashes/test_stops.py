@@ -109,7 +109,7 @@ def test_a_change_that_is_no_point_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_process_that_fails_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    living = stops((tmp_path / "nowhere").read_bytes, tmp_path)
+    living = stops((tmp_path / "nowhere").rmdir, tmp_path)
     with pytest.raises(StopIteration) as ended:
         next(living)
     assert ended.value.value == 1
