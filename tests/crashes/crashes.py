@@ -35,13 +35,14 @@ class Crashes:
 
     def kill(self, pairs: int) -> tuple[int, int]:
         """Kill the life at every point, and every so many pairs of it; return how many kills and pairs there were."""
-        point, paired = 0, 0
+        point, paired, found = 0, 0, 0
         while (killed := self._killed(point)) is not None:
             stop, there = killed
             self._goes_on(there, 1, f"at point {point}, {stop}")
             if pairs:
                 for number, (second, state) in enumerate(self._second_points(there)):
-                    if (point + number) % pairs == 0:
+                    found += 1
+                    if found % pairs == 0:
                         self._goes_on(state, 2, f"at points {point}, {stop}, and then {number}, {second}")
                         paired += 1
             point += 1
