@@ -2,7 +2,8 @@
 
 Every ledger is opened or created here for its data. Guarantee, for one user of one machine: two ledgers are never
 charged for the same data unless somebody gave a reason, which the ledger records. Data is the same if it has the same
-rows, in any order and any file, or most of them (`silo.records.marks`).
+rows, in any order and any file, or most of them (`silo.records.marks`). Where only some columns have most of the same
+rows, it may be other data: then a reason is needed as well, but the other ledger stays in force.
 """
 
 import math
@@ -56,7 +57,7 @@ def create_ledger(
         found = registry.fingerprint(marks)
         with registry.deciding():
             former = [*registry.holders(found), *_unknown_beside(registry, marks.source)]
-            beginning = _new_beginning(former, reason) if former else None
+            beginning = _new_beginning(former, registry.alike(found), reason)
             ledger = Ledger.create(path, silo=silo, budget=budget, note=note, registered=True, beginning=beginning)
             with ledger.closed_on_error():
                 _Case(registry, ledger, found).hold(former, settled=settled)
@@ -180,7 +181,18 @@ class _Case:
             and not known.successor
             and known.path == _resolved_path(self.ledger.path)
             and self.found.has_order_of(known.versions[-1])
+            and not self.has_no_parts()
             and not self.others()
+        )
+
+    def has_no_parts(self) -> bool:
+        """Tell whether the registry knows this data from a version that kept no sketches by columns."""
+        known = self.known
+        return (
+            known is not None
+            and bool(self.found.parts)
+            and not known.versions[-1].parts
+            and self.found.has_order_of(known.versions[-1])
         )
 
     def others(self) -> list[RegisteredLedger]:
@@ -189,6 +201,14 @@ class _Case:
         former = [] if known is None else _successors(self.registry, known)
         others = {other.identity: other for other in (*former, *self.registry.holders(self.found))}
         return [other for other in others.values() if other.identity != identity]
+
+    def alike(self) -> list[RegisteredLedger]:
+        """Return the other ledgers of data with most of these rows in some columns, unless this ledger's own has them."""
+        found, known = self.found, self.known
+        if known is not None and any(found.is_mostly(own) or found.resembles(own) for own in known.versions):
+            return []
+        identity = self.ledger.account().identity
+        return [other for other in self.registry.alike(found) if other.identity != identity]
 
     def require_own_place(self) -> None:
         """Refuse custody to a copy of a ledger, and record that a ledger was moved."""
@@ -208,7 +228,9 @@ class _Case:
         known, found = self.known, self.found
         if known is None:
             return
-        if found.has_order_of(self.settled) and not found.has_order_of(known.versions[-1]):
+        if self.has_no_parts():
+            self.hold([], settled=found.has_order_of(self.settled))
+        elif found.has_order_of(self.settled) and not found.has_order_of(known.versions[-1]):
             self._note_change(known.versions[-1], "it is again what the silo was set up for")
             self.hold([], settled=True)
 
@@ -218,7 +240,7 @@ class _Case:
         _resolved_path(ledger.path)
         self.require_own_place()
         others = self.others()
-        _require_free(others, reason)
+        beginning = _new_beginning(others, self.alike(), reason)
         if known is None and account.registered and account.plans and not named:
             raise RegistryError(
                 f"The ledger {ledger.path} was registered before, but this user's registry does not know it: the "
@@ -226,9 +248,9 @@ class _Case:
                 "that it is the newest copy and not in use elsewhere; then register it (`ringfence silo register "
                 f"FOLDER`), or name it: `--same-data-as {ledger.path}`."
             )
-        said = Registration(by=account_name(), beginning=_new_beginning(others, reason) if others else None)
+        said = Registration(by=account_name(), beginning=beginning)
         registered = Draft("registered", said.model_dump(exclude_none=True))
-        drafts = [registered] if others or (known is None and named) else []
+        drafts = [registered] if beginning is not None or (known is None and named) else []
         versions = known.versions if known is not None else []
         changed = not versions or not found.has_order_of(versions[-1])
         if settled and any(not found.has_order_of(version) for version in versions):
@@ -238,7 +260,7 @@ class _Case:
             self._note_change(versions[-1] if versions else found, "a run was begun with it")
         if drafts:
             ledger.update(lambda _: (None, drafts))
-        if others or settled or changed:
+        if others or settled or changed or self.has_no_parts():
             self.hold(others, settled=settled)
         return said
 
@@ -341,10 +363,25 @@ def _require_free(others: Sequence[RegisteredLedger], reason: str) -> None:
     )
 
 
-def _new_beginning(former: Sequence[RegisteredLedger], reason: str) -> NewBeginning:
-    """Return the entry of a ledger that replaces former ledgers of the same data, for the given reason."""
+def _new_beginning(
+    former: Sequence[RegisteredLedger], alike: Sequence[RegisteredLedger], reason: str
+) -> NewBeginning | None:
+    """Return why a ledger begins beside others of the same data, or of data that is alike; None if there are none."""
     _require_free(former, reason)
-    return _checked(NewBeginning, reason=reason, former=tuple(_former_ledger(known) for known in former))
+    others = {known.identity: known for known in (*former, *alike)}.values()
+    if not others:
+        return None
+    if not reason:
+        first = alike[0]
+        raise RegistryError(
+            f"Most of these records are also in the data of the ledger {first.path}, of silo '{first.silo}', with some "
+            "columns in common, while other columns were added, dropped, renamed or changed. A second ledger would not "
+            "count what was released from them. Nothing was released. If they are the same records, use that ledger: "
+            f"`--same-data-as {first.path}` for a run; for a silo, name the new table in its silo.toml and run "
+            '`ringfence silo update FOLDER --reason "…"`. If they are others, say why they agree: `--new-beginning '
+            '"REASON"`. The reason is recorded in the ledger and in all its certificates.'
+        )
+    return _checked(NewBeginning, reason=reason, former=tuple(map(_former_ledger, others)))
 
 
 def _former_ledger(known: RegisteredLedger) -> FormerLedger:

@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import RegistryError
-from ringfence.silo.records.marks import Fingerprint, RowMarks, Sketch
+from ringfence.silo.records.marks import Fingerprint, Part, RowMarks, Sketch
 from ringfence.storage.chain import Chain, Draft, Entry
 from ringfence.storage.files import read_key, served_alone, state_folder, write_private
 from ringfence.storage.stored_file import Closing, Kind
@@ -107,9 +107,15 @@ class Registry(Closing):
 
     def holders(self, found: Fingerprint) -> list[RegisteredLedger]:
         """Return the registry's ledgers in force of this data, or of data with most of its rows, in any version."""
-        held = [known for known in self.ledgers.values() if any(map(found.is_mostly, known.versions))]
-        in_force = {last.identity: last for last in map(self.in_force, held)}
-        return list(in_force.values())
+        return self._in_force(known for known in self.ledgers.values() if any(map(found.is_mostly, known.versions)))
+
+    def alike(self, found: Fingerprint) -> list[RegisteredLedger]:
+        """Return the registry's ledgers in force of data with most of these rows in some of the columns."""
+        return self._in_force(known for known in self.ledgers.values() if any(map(found.resembles, known.versions)))
+
+    def _in_force(self, held: Iterable[RegisteredLedger]) -> list[RegisteredLedger]:
+        """Return the ledgers that succeeded these, or they themselves, each once."""
+        return list({last.identity: last for last in map(self.in_force, held)}.values())
 
     def in_force(self, known: RegisteredLedger) -> RegisteredLedger:
         """Return the registered ledger that succeeded this one, or itself."""
@@ -123,7 +129,8 @@ class Registry(Closing):
         """Record in the registry that the ledger is that of this data; `settled` if a silo's operator confirmed it."""
         body: dict[str, object] = {
             "ledger": identity, "path": os.fspath(path), "silo": silo, "records": found.records,
-            "ordered": found.ordered, "rows": found.rows, "settled": settled,
+            "ordered": found.ordered, "rows": found.rows, "distinct": found.distinct, "settled": settled,
+            "parts": [[name, part.columns, part.level, part.to_text()] for name, part in found.parts.items()],
         }  # fmt: skip
         if found.persons is not None:
             body["persons"] = found.persons
@@ -159,8 +166,15 @@ class Registry(Closing):
         if entry.kind == "holds":
             path, silo = Path(body["path"]), str(body["silo"])
             known = self.ledgers.setdefault(body["ledger"], RegisteredLedger(body["ledger"], path, silo))
-            least = np.frombuffer(entry.payload, dtype="<u8")
-            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least, body.get("persons"))
+            version = Sketch(
+                records=int(body["records"]),
+                ordered=str(body["ordered"]),
+                rows=str(body["rows"]),
+                distinct=str(body.get("distinct", "")),
+                least=np.frombuffer(entry.payload, dtype="<u8"),
+                persons=body.get("persons"),
+                parts={name: Part.of_text(*part) for name, *part in body.get("parts", ())},
+            )
             known.path = path
             known.versions.append(version)
             known.successor = ""

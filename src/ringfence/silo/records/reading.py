@@ -15,6 +15,7 @@ from ringfence.protocol.schema.blocks import Readings
 from ringfence.protocol.schema.columns.base import Beyond, Reading
 from ringfence.protocol.schema.encoding import read_column, require_columns
 from ringfence.protocol.schema.schema import TableColumns
+from ringfence.silo.records.column_sets import ColumnSets
 from ringfence.silo.records.marks import RowMarks, row_words
 from ringfence.silo.records.persons import number_persons
 from ringfence.silo.records.storage import IN_MEMORY, GrowingArray, Keeping
@@ -45,7 +46,8 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
     rooms = dict(zip(numbers, keeping.empty_columns(len(numbers), sources.count(source)), strict=True))
     readings = {each: GrowingReading(keeping, rooms.get(each)) for each in used}
     identity = source.identity if isinstance(source, CellTable) else None
-    marks = GrowingArray()
+    marks, path = GrowingArray(), source if isinstance(source, Path) else None
+    sets = None if path is None else ColumnSets(used)
     persons: list[str] = []
     for table in sources.chunks(source, {each for each in numbers if not used[each].missing_tokens}):
         require_columns([*used, *([] if person is None else [person])], table, source=name)
@@ -57,13 +59,12 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
                 readings[each].add(read_column(each, used[each], cells, source=name_of(source, each), first=first))
             if each == person:
                 persons += cells.texts()
-        marks.add(row_words(count, table if identity is None else identity))
-    path = source if isinstance(source, Path) else None
+        marks.add(row_words(count, table if identity is None else identity, sets))
     if not len(marks):
         raise RecordsError(f"{path or name} has a header but no records: add them, or leave this silo out.")
     of_row = None if person is None else number_persons(persons, source=name)
     taken = {each: reading.all() for each, reading in readings.items()}
-    return TableRows(taken, RowMarks(marks.array(), path, of_row), of_row)
+    return TableRows(taken, RowMarks(marks.array(), path, of_row, sets and sets.samples()), of_row)
 
 
 class GrowingReading:
