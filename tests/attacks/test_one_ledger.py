@@ -88,6 +88,20 @@ def rewritten(change: Callable[[list[list[str]]], list[list[str]]]) -> Callable[
     return lambda path, to: written(to, change(table(path)))
 
 
+def with_serial(rows: list[list[str]]) -> list[list[str]]:
+    """Number the rows in a column that the schema does not read, as an export does, in another order each time."""
+    return [[*rows[0], "serial"], *([*row, str(900 - 7 * place)] for place, row in enumerate(rows[1:]))]
+
+
+def with_column(rows: list[list[str]], name: str = "d") -> list[list[str]]:
+    return [[*rows[0], name], *([*row, f"0.{100 + 17 * place % 800}"] for place, row in enumerate(rows[1:]))]
+
+
+def without_column(rows: list[list[str]], name: str = "b") -> list[list[str]]:
+    place = rows[0].index(name)
+    return [[*row[:place], *row[place + 1 :]] for row in rows]
+
+
 MORE_ROWS = [[f"0.{number}", "0.5", "-0.5", "no"] for number in range(10, 50)]
 WAYS: dict[str, Callable[[Path, Path], Path]] = {
     "itself": lambda path, _: path,
@@ -100,6 +114,10 @@ WAYS: dict[str, Callable[[Path, Path], Path]] = {
     "grown": rewritten(lambda rows: [*rows, *MORE_ROWS]),
     "edited": rewritten(lambda rows: [rows[0], *([*row[:3], "no"] for row in rows[1:6]), *rows[6:]]),
     "shortened": rewritten(lambda rows: rows[:31]),
+    "every row twice": rewritten(lambda rows: [*rows, *rows[1:]]),
+    "some rows twice, some three times": rewritten(lambda rows: [*rows, *rows[9:], *rows[21:]]),
+    "with another serial key": rewritten(with_serial),
+    "with another serial key, every row twice": rewritten(lambda rows: with_serial([*rows, *rows[1:]])),
 }
 
 
@@ -112,6 +130,52 @@ def test_a_second_silo_of_the_same_records_is_refused_however_their_file_was_mad
     assert not (tmp_path / "second" / "clinic.ledger").exists()
     check_refused(train(run, data, "--ledgers", tmp_path), silo_folder.ledger_path)
     assert not list(tmp_path.glob("*.ledger"))
+
+
+COLUMNS: dict[str, Callable[[list[list[str]]], list[list[str]]]] = {
+    "one more": with_column,
+    "one fewer": without_column,
+    "one renamed": lambda rows: [["a", "b", "height", "ill"], *rows[1:]],
+    "one in other units": lambda rows: [rows[0], *([f"{float(row[0]) / 2:.6f}", *row[1:]] for row in rows[1:])],
+    "one more, every row twice, some edited": lambda rows: with_column([*rows, *rows[1:-6], *MORE_ROWS[:3]]),
+}
+
+
+@pytest.mark.parametrize("change", COLUMNS.values(), ids=COLUMNS)
+def test_a_new_export_with_other_columns_gets_no_second_ledger_without_a_reason(
+    run: Run, silo_folder: SiloFolder, tmp_path: Path, plan_of: MakePlan, change: Callable[[Any], Any]
+) -> None:
+    rows = change(table(tmp_path / "records.csv"))
+    data = written(tmp_path / "other.csv", rows)
+    kind = 'type = "numeric"\nlower = -1.0\nupper = 1.0'
+    numbers = "".join(f"[columns.{name}]\n{kind}\n" for name in rows[0] if name != "ill")
+    (tmp_path / "own.toml").write_text(f'{numbers}[columns.ill]\ntype = "categorical"\ncategories = ["no", "yes"]\n')
+    own = ["--schema", "own.toml"]
+    for refused in (init(run, "second", data, *own), train(run, data, *own, "--ledgers", tmp_path)):
+        check_refused(refused, "columns in common", silo_folder.ledger_path, "--same-data-as", "--new-beginning")
+    assert not list(tmp_path.glob("**/other.ledger")) + list((tmp_path / "second").glob("*.ledger"))
+    others = init(run, "second", data, *own, "--new-beginning", "siblings of these patients")
+    assert others.returncode == 0, others.stderr
+    assert "“siblings of these patients”" in run("silo", "status", "second").stdout
+    for folder in (silo_folder, SiloFolder.open(tmp_path / "second")):  # nobody said that they are the same records
+        with folder.ledger() as ledger:
+            folder.current_records(ledger)
+
+
+def test_a_query_that_numbers_its_rows_anew_gets_no_second_ledger(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(SCHEMA + '[columns.key]\ntype = "identifier"\n')
+    rows = table(silo_table(tmp_path / "made.csv"))[1:]
+    with closing(sqlite3.connect(tmp_path / "clinic.db")) as database:
+        database.execute("CREATE TABLE visits (a REAL, b REAL, c REAL, ill TEXT)")
+        database.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
+        database.commit()
+    for name, order in (("one", "a"), ("two", "a DESC")):
+        query = f"SELECT row_number() OVER (ORDER BY {order}) AS key, * FROM visits"
+        (tmp_path / f"{name}.toml").write_text(
+            f'database = "sqlite:clinic.db"\nquery = "{query}"\norder_by = ["key"]\n'
+        )
+    assert init(run, "first", "one.toml").returncode == 0
+    check_refused(init(run, "second", "two.toml"), tmp_path / "first" / "clinic.ledger", "--new-beginning")
 
 
 def test_records_that_are_others_get_a_ledger_of_their_own(run: Run, silo_folder: SiloFolder, tmp_path: Path) -> None:

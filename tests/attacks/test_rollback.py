@@ -40,13 +40,19 @@ def another_file(older: Path, ledger: Path) -> None:
     os.replace(ledger.with_name("older"), ledger)
 
 
+def note_state(state: Path) -> None:
+    """Keep a copy of the watermarks, from the moment of the ledger's older copy."""
+    shutil.copytree(state / "ringfence" / "heads", state / "older-heads")
+
+
 def forget_state(state: Path) -> None:
-    """Roll back to nothing what the user's state folder knows of heads: watermarks, and what couriers carried.
+    """Roll back what the user's state folder knows of heads: watermarks to that copy, what couriers carried to nothing.
 
     The registry stays: without it an agent would not start at all.
     """
     for part in ("heads", "couriers"):
         shutil.rmtree(state / "ringfence" / part, ignore_errors=True)
+    shutil.copytree(state / "older-heads", state / "ringfence" / "heads")
 
 
 @pytest.mark.parametrize("put_back", [same_file, another_file])
@@ -59,6 +65,7 @@ def test_under_a_running_agent_no_round_gets_a_second_vector_however_often_it_is
     with serving(silo_folder) as served:
         served.ask(plan, 0)
         shutil.copyfile(silo_folder.ledger_path, older)
+        note_state(own_state)
         first = vectors(served, plan)
         shutil.copyfile(silo_folder.ledger_path, newest)
         put_back(older, silo_folder.ledger_path)
@@ -78,11 +85,14 @@ def test_a_courier_shows_an_agent_what_it_signed_and_the_agent_refuses_everythin
     """The silo's folder and its watermark are rolled back; the courier, of another user, still knows."""
     plan, older, newest = approved(silo_folder, plan_of()), tmp_path / "older.ledger", tmp_path / "newest.ledger"
     shutil.copyfile(silo_folder.ledger_path, older)
+    heads = own_state / "ringfence" / "heads"
+    shutil.copytree(heads, tmp_path / "older-heads")
     with serving(silo_folder) as served:
         served.ask(plan, ROUND)
     shutil.copyfile(silo_folder.ledger_path, newest)
     shutil.copyfile(older, silo_folder.ledger_path)
-    shutil.rmtree(own_state / "ringfence" / "heads")
+    shutil.rmtree(heads)
+    shutil.copytree(tmp_path / "older-heads", heads)
     with serving(silo_folder) as served:
         assert {refusal(served.ask(plan, ROUND)) for _ in range(5)} == {RefusalReason.FORGOTTEN}
         shutil.rmtree(own_state / "ringfence" / "couriers")
@@ -95,6 +105,53 @@ def test_a_courier_shows_an_agent_what_it_signed_and_the_agent_refuses_everythin
         assert len(vectors(served, plan)) == 1
 
 
+def test_a_watermark_that_was_deleted_lets_no_older_ledger_answer_or_be_restored_until_its_operator_vouches_for_it(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path, own_state: Path
+) -> None:
+    plan, older = approved(silo_folder, plan_of()), tmp_path / "older.ledger"
+    shutil.copyfile(silo_folder.ledger_path, older)
+    with serving(silo_folder) as served:
+        first = vectors(served, plan)
+    newest = shutil.copyfile(silo_folder.ledger_path, tmp_path / "newest.ledger")
+    heads = own_state / "ringfence" / "heads"
+    shutil.rmtree(heads)
+    folder = str(silo_folder.path)
+    for put_back in (older, newest):
+        shutil.copyfile(put_back, silo_folder.ledger_path)
+        same_data = [folder + "-2", "--name", "clinic", "--data", str(tmp_path / "records.csv"), "--schema"]
+        joined = [*same_data, str(tmp_path / "schema.toml"), "--epsilon", "2", "--delta", "1e-6", "--same-data-as"]
+        for command in (["serve", folder], ["restore", folder, str(older)], ["init", *joined, silo_folder.ledger_path]):
+            refused = ringfence("silo", *map(str, command))
+            assert refused.returncode == 1
+            assert "is missing" in refused.stderr
+            assert "silo register FOLDER" in refused.stderr
+    assert not list(heads.glob("*"))
+    assert "its watermark was lost" in ringfence("silo", "register", silo_folder.path, check=True).stdout
+    with serving(silo_folder) as served:
+        assert vectors(served, plan) == first
+    shutil.copyfile(older, silo_folder.ledger_path)
+    assert "once had entry" in ringfence("silo", "serve", silo_folder.path).stderr
+    shutil.copyfile(newest, silo_folder.ledger_path)
+    assert "once had entry" in ringfence("silo", "serve", silo_folder.path).stderr, "the operator's word is an entry"
+
+
+def test_a_run_whose_ledger_lost_its_watermark_goes_on_once_its_ledger_is_named(tmp_path: Path, own_state: Path) -> None:
+    rows = "".join(f"0.{row},{'yes' if row % 3 else 'no'}\n" for row in range(100, 190))
+    (tmp_path / "north.csv").write_text("a,ill\n" + rows)
+    columns = '[columns.a]\ntype = "numeric"\nlower = 0\nupper = 1\n[columns.ill]\ntype = "boolean"\n'
+    (tmp_path / "schema.toml").write_text(columns)
+    train = ["train", str(tmp_path / "north.csv"), "--schema", str(tmp_path / "schema.toml"), "--target", "ill"]
+    train += ["--epsilon", "1", "--rounds", "2", "--no-report", "--anyway"]
+    ringfence(*train, check=True)
+    shutil.rmtree(own_state / "ringfence" / "heads")
+    assert "is missing" in ringfence(*train).stderr
+    ledger = tmp_path / "north.ledger"
+    assert "its watermark was lost" in ringfence(*train, "--same-data-as", str(ledger), check=True).stdout
+    ringfence(*train, check=True)
+    with Ledger.open(ledger) as opened:
+        assert [entry.body["watermark"] for entry in opened.entries() if entry.kind == "registered"] == ["lost"]
+
+
 def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rounds(
     tmp_path: Path, own_state: Path
 ) -> None:
@@ -103,6 +160,7 @@ def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rou
     north = federation.silos["north"]
     older = tmp_path / "older.ledger"
     shutil.copyfile(north.silo_folder.ledger_path, older)
+    note_state(own_state)
     federation.start()
     try:
         serving = server(federation, plan, run, federation.doors(), "--quorum", "1")
@@ -143,6 +201,7 @@ def test_two_certificates_of_a_ledger_that_went_two_ways_prove_it(
     """All is rolled back: ledger, watermark, courier. A second vector leaves, and the certificates show it."""
     plan, older = approved(silo_folder, plan_of()), tmp_path / "older.ledger"
     shutil.copyfile(silo_folder.ledger_path, older)
+    note_state(own_state)
     found = set()
     for way in ("one", "two"):
         shutil.copyfile(older, silo_folder.ledger_path)

@@ -48,9 +48,11 @@ def test_an_older_copy_of_the_ledger_is_refused_by_its_watermark(memory: Path) -
     assert f"it ends with entry {MEMORY['older'][1]}, but once had entry {MEMORY['head'][1]}" in said
 
 
-def test_without_the_watermark_it_is_refused_by_a_head_that_it_signed(memory: Path) -> None:
+def test_without_the_watermark_it_is_refused_until_registered_and_then_by_a_head_that_it_signed(memory: Path) -> None:
     shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
     shutil.rmtree(memory / "state" / "ringfence" / "heads")
+    assert "is missing" in remembered.agent_objection(memory / "silo")
+    remembered.register(memory / "silo")
     assert remembered.agent_objection(memory / "silo") == ""
     last = (memory / "requests.jsonl").read_bytes().splitlines()[-1]
     assert reading.describe(reading.ask(memory / "silo", [last])[0])["reason"] == "forgotten"

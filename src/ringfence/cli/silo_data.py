@@ -82,7 +82,7 @@ def register(
 ) -> Output:
     """Register the folder's ledger as the ledger of its data.
 
-    This is needed after a move to another machine, or if the registry was lost.
+    This is needed after a move to another machine, or if the registry or the ledger's watermark was lost.
 
     Examples:
       ringfence silo register north-silo

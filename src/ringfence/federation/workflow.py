@@ -332,7 +332,7 @@ def _silos(
     """Return the silos, each with its ledger: one of `same_data_as`, or in the ledgers' folder, or beside the table."""
     named: dict[str, Path] = {}
     for path in request.same_data_as:
-        with Ledger.open(path) as ledger:
+        with Ledger.open(path, marked=False) as ledger:
             owner = ledger.account().silo
         if owner not in paths:
             raise RecordsError(

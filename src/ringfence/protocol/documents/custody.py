@@ -61,16 +61,19 @@ class NewBeginning(Public):
 
 
 class Registration(Public):
-    """An operator's statement that the ledger is that of the data, where no registry knew it."""
+    """An operator's statement that the ledger is that of the data, where no registry knew it, or its newest copy."""
 
     by: Line
     beginning: NewBeginning | None = Field(default=None, strict=False)
+    watermark: Literal["lost"] | None = None
 
     def words(self) -> str:
-        """State who registered a ledger as that of its data, or its new beginning."""
-        if self.beginning is not None:
-            return self.beginning.words()
-        return f"{self.by} stated that this is the ledger of its data: no registry knew it."
+        """State who registered a ledger as that of its data, or as its newest copy, or its new beginning."""
+        begun = "" if self.beginning is None else self.beginning.words()
+        if self.watermark is not None:
+            newest = f"{self.by} stated that this is the newest copy of the ledger: its watermark was lost."
+            return f"{begun} {newest}".strip()
+        return begun or f"{self.by} stated that this is the ledger of its data: no registry knew it."
 
 
 class DataChange(Public):

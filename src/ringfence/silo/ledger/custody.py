@@ -33,12 +33,12 @@ def open_ledger(
     """Open the ledger at `path` for the data, or begin it; RegistryError if the data has another one.
 
     `reason` says why the data gets a new ledger nevertheless; `named` that the user named this one as the data's own,
-    where no registry knows. Changed data, or another order of rows, is registered as a new version, and recorded in the
+    where no registry knows, and its newest copy, where no watermark does. Changed data, or another order of rows, is registered as a new version, and recorded in the
     ledger itself if plans divided the records into sections, which go by position.
     """
     if not path.exists():
         return create_ledger(path, marks, silo=silo, budget=budget, reason=reason)
-    with Ledger.open(path, owner=silo).closed_on_error() as ledger, Registry() as registry:
+    with Ledger.open(path, owner=silo, named=named).closed_on_error() as ledger, Registry() as registry:
         case = _Case(registry, ledger, registry.fingerprint(marks))
         if not case.is_settled() or reason or named:
             with registry.deciding():
@@ -128,7 +128,7 @@ def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
 def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
     """Register a silo's ledger on its operator's word, which the ledger records."""
     with _deciding(ledger, marks) as case:
-        if case.known is not None and case.known.settled is not None and not case.others():
+        if case.known is not None and case.known.settled is not None and not (case.others() or ledger.lost_mark):
             case.require_own_place()
             raise RegistryError(
                 f"The ledger {ledger.path} is already registered. If its data has changed, run `ringfence silo update`."
@@ -248,9 +248,9 @@ class _Case:
                 "that it is the newest copy and not in use elsewhere; then register it (`ringfence silo register "
                 f"FOLDER`), or name it: `--same-data-as {ledger.path}`."
             )
-        said = Registration(by=account_name(), beginning=beginning)
+        said = Registration(by=account_name(), beginning=beginning, watermark="lost" if ledger.lost_mark else None)
         registered = Draft("registered", said.model_dump(exclude_none=True))
-        drafts = [registered] if beginning is not None or (known is None and named) else []
+        drafts = [registered] if beginning is not None or ledger.lost_mark or (known is None and named) else []
         versions = known.versions if known is not None else []
         changed = not versions or not found.has_order_of(versions[-1])
         if settled and any(not found.has_order_of(version) for version in versions):
@@ -260,6 +260,8 @@ class _Case:
             self._note_change(versions[-1] if versions else found, "a run was begun with it")
         if drafts:
             ledger.update(lambda _: (None, drafts))
+        if ledger.lost_mark:
+            ledger.mark_anew()
         if others or settled or changed or self.has_no_parts():
             self.hold(others, settled=settled)
         return said

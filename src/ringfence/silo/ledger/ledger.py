@@ -50,6 +50,7 @@ from ringfence.protocol import Head, NewBeginning, SignedHead
 from ringfence.shuffler.sealing import sign, verify, verifying_key
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.history import GENESIS, Account, StoredAnswer, Use
+from ringfence.silo.ledger.registry import Registry
 from ringfence.storage.chain import Chain, Draft, Entry
 from ringfence.storage.files import state_folder
 from ringfence.storage.stored_file import Closing, Kind
@@ -73,7 +74,8 @@ _MARK = Kind(
     unwritable=LedgerWriteError,
     damaged=LedgerDamagedError,
     if_damaged="It says how far a ledger had come, so nothing is released. Compare the ledger's last entry with its "
-    "newest certificate or with the server's transcript; if nothing is missing from it, delete the watermark.",
+    "newest certificate or with the server's transcript. If nothing is missing from it, delete the watermark, and say so: "
+    "`ringfence silo register FOLDER`, or `--same-data-as LEDGER`.",
 )
 
 LONGEST_NOTE = 1000
@@ -94,6 +96,7 @@ class Ledger(Closing):
         self._chain = chain
         self._account: Account | None = None
         self._mark: Watermark | None = None
+        self.lost_mark = False
         self._lock = threading.RLock()
 
     @classmethod
@@ -133,11 +136,12 @@ class Ledger(Closing):
         return ledger
 
     @classmethod
-    def open(cls, path: Path, *, owner: str | None = None, marked: bool = True) -> Self:
+    def open(cls, path: Path, *, owner: str | None = None, marked: bool = True, named: bool = False) -> Self:
         """Open a ledger and verify it from its first entry to its last, and that it reaches its watermark.
 
         It must belong to the silo `owner`, if one is named. Without `marked` it may be an older copy, to be inspected
-        and never to release anything.
+        and never to release anything. If its watermark is lost, it is opened only where its operator `named` it; the
+        caller records that, and marks it anew.
         """
         with cls(Chain(path, _KIND)).closed_on_error() as ledger:
             silo = ledger.account().silo
@@ -147,7 +151,9 @@ class Ledger(Closing):
                     "from this data set, delete the file; otherwise restore it."
                 )
             if marked:
-                ledger._watch()
+                ledger.lost_mark = named and is_mark_lost(ledger.account().identity)
+                if not ledger.lost_mark:
+                    ledger._watch()
             if owner not in (None, silo):
                 raise RegistryError(
                     f"The ledger {path} belongs to silo '{silo}', not to '{owner}': a silo keeps its name."
@@ -167,6 +173,12 @@ class Ledger(Closing):
                 "restore`)."
             )
         self._mark.raise_to(account.number, account.head, self.holds)
+
+    def mark_anew(self) -> None:
+        """Begin a new watermark in place of one that was lost, at the ledger's last entry."""
+        account = self.account()
+        self._mark = watermark(account.identity, account.number, account.head, anew=True)
+        self.lost_mark = False
 
     def close(self) -> None:
         """Close the ledger's file; closing twice is fine."""
@@ -309,16 +321,37 @@ def account_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def watermark(ledger: str, number: int, hash: str) -> Watermark:
-    """Open the watermark of the ledger with that identity; a new one begins at the given entry."""
+def is_mark_lost(ledger: str) -> bool:
+    """Tell whether the ledger with that identity has no watermark although this user's registry knows it."""
+    return not _mark_path(ledger).exists() and Registry.knows(ledger)
+
+
+def watermark(ledger: str, number: int, hash: str, *, anew: bool = False) -> Watermark:
+    """Open the watermark of the ledger with that identity; a new one begins at the given entry.
+
+    One that was lost is refused, unless it begins `anew` on the operator's word.
+    """
+    path = _mark_path(ledger)
+    if not anew and is_mark_lost(ledger):
+        raise LedgerDamagedError(
+            f"The watermark {path} is missing. It says how far a ledger had come that this user's registry knows, and "
+            f"without it nobody can tell this copy, which ends with entry {number} with the hash {hash[:12]}, from an "
+            "older one. Nothing is released from it. Restore the watermark; or compare that entry with the ledger's "
+            "newest certificate or with the server's transcript and, if nothing is missing, say so: `ringfence silo "
+            "register FOLDER`, or `--same-data-as LEDGER`. The ledger records it."
+        )
+    return Watermark(path, _MARK, (number, hash))
+
+
+def _mark_path(ledger: str) -> Path:
+    """Return where the watermark of the ledger with that identity is."""
     try:
-        folder = state_folder()
+        return state_folder() / "heads" / ledger
     except OSError as problem:
         raise LedgerWriteError(
             f"The ledger's watermark cannot be stored: {problem.filename}: {problem.strerror}. Set XDG_STATE_HOME to "
             "a folder that this user may write to."
         ) from None
-    return Watermark(folder / "heads" / ledger, _MARK, (number, hash))
 
 
 def _granted(budget: Budget, note: str) -> Draft:

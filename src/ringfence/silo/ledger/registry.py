@@ -69,6 +69,14 @@ class Registry(Closing):
         with self.closed_on_error():
             self._read()
 
+    @classmethod
+    def knows(cls, ledger: str) -> bool:
+        """Tell whether the user's registry, if there is one, knows the ledger of that identity."""
+        if not (state_folder() / "registry.sqlite").exists():
+            return False
+        with cls() as registry:
+            return ledger in registry.ledgers
+
     def _begin(self, path: Path) -> None:
         """Create key and registry if there is neither; RegistryError if one of them was lost."""
         with served_alone(self._lock, RegistryError, patience=_PATIENCE):

@@ -115,8 +115,8 @@ def update_data(folder: SiloFolder, reason: str) -> DataChange:
 
 
 def register(folder: SiloFolder, reason: str) -> Registration:
-    """Register the silo's ledger as that of its data on the operator's decision, if the registry does not know it."""
-    with folder.ledger() as ledger:
+    """Register the silo's ledger on the operator's decision, if the registry or its watermark is lost."""
+    with Ledger.open(folder.ledger_path, owner=folder.name, named=True) as ledger:
         return custody.register(ledger, folder.records().marks, reason)
 
 
