@@ -135,7 +135,9 @@ def test_a_watermark_that_was_deleted_lets_no_older_ledger_answer_or_be_restored
     assert "once had entry" in ringfence("silo", "serve", silo_folder.path).stderr, "the operator's word is an entry"
 
 
-def test_a_run_whose_ledger_lost_its_watermark_goes_on_once_its_ledger_is_named(tmp_path: Path, own_state: Path) -> None:
+def test_a_run_whose_ledger_lost_its_watermark_goes_on_once_its_ledger_is_named(
+    tmp_path: Path, own_state: Path
+) -> None:
     rows = "".join(f"0.{row},{'yes' if row % 3 else 'no'}\n" for row in range(100, 190))
     (tmp_path / "north.csv").write_text("a,ill\n" + rows)
     columns = '[columns.a]\ntype = "numeric"\nlower = 0\nupper = 1\n[columns.ill]\ntype = "boolean"\n'

@@ -14,6 +14,8 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import Parallel, delayed  # type: ignore[import-untyped]  # joblib ships no types
+from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]
 from sklearn.base import clone
 from sklearn.model_selection import (
     GridSearchCV,
@@ -24,6 +26,7 @@ from sklearn.model_selection import (
     cross_validate,
     learning_curve,
 )
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -165,6 +168,26 @@ def test_many_fits_need_a_cap_even_where_errors_are_raised_and_run_within_one() 
     assert scores.shape == (3,)
     with pytest.raises(ApprovalError, match=r"^With this fit, all fits of this process .* more than the cap"):
         TOOLS["GridSearchCV"](classifier(cap=(2.2, DELTA)), error_score="raise")
+
+
+def test_a_cap_is_refused_in_worker_processes_which_would_each_count_from_zero(tmp_path: Path) -> None:
+    """Also where scikit-learn's cross-validations, which `clone` tells, do not start them."""
+    capped = classifier(cap=(1.5, DELTA))
+    parallel = Parallel(n_jobs=2, backend="loky")
+    try:
+        for run in (
+            lambda: parallel(delayed(capped.fit)(X, Y) for _ in range(2)),
+            lambda: MultiOutputClassifier(capped, n_jobs=2).fit(X, np.column_stack([Y, Y])),
+        ):
+            with pytest.raises(
+                ApprovalError, match=r"`cap` counts the fits of one process.*Fit in one process \(n_jobs=1\)"
+            ):
+                run()  # type: ignore[no-untyped-call]
+        counted = capped.set_params(ledgers=tmp_path)
+        [fitted] = parallel([delayed(counted.fit)(X, Y)])
+        assert fitted.privacy_.silos["all"].used, "a ledger counts for every process"
+    finally:
+        get_reusable_executor().shutdown()
 
 
 def test_a_search_of_ours_inside_a_cross_validation_is_refused_too() -> None:

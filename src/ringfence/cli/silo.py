@@ -83,6 +83,7 @@ def init(options: InitOptions) -> Output:
         courier_group=options.courier_group,
     )
     folder, granted = options.folder, options.budget()
+    advice: list[str] = []
     created = SiloFolder.create(
         folder,
         settings,
@@ -90,12 +91,14 @@ def init(options: InitOptions) -> Output:
         note=options.note,
         unusual_budget=options.unusual_budget,
         new_beginning=options.new_beginning,
+        advise=advice.append,
     )
     return Output(
-        {"silo": options.name, "folder": str(created.path), "budget": granted.as_data()},
+        {"silo": options.name, "folder": str(created.path), "budget": granted.as_data(), "advice": advice},
         f"{folder} is ready: silo '{options.name}', privacy budget epsilon {options.epsilon:g} at delta "
         f"{options.delta:g}. It answers no plan until you approve one. Next: `ringfence silo review {folder} PLAN`, "
         f"then `ringfence silo serve {folder}`.",
+        warnings=advice,
     )
 
 

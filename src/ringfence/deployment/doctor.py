@@ -247,9 +247,10 @@ def _records(path: Path) -> str:
     folder = _silo_folder(path)
     with folder.ledger() as ledger:
         records = folder.current_records(ledger)  # asks the registry, as serving does
+    found = "they fit the schema and match the ledger"
     if records.were_moved:
-        return "they fit the schema, but their order has changed: one-pass and phased plans are not answered"
-    return "they fit the schema and match the ledger"
+        found = "they fit the schema, but their order has changed: one-pass and phased plans are not answered"
+    return "; ".join([found, *records.advice])
 
 
 # -- a shuffler's folder --

@@ -9,7 +9,7 @@ such ε over the silo's rows. It rests on which rows a fit sees, and how often, 
 fit holds rows out, a row pays for what its section released, and copies in each section for that section's (Lemma G7
 of docs/proofs.md). Which section that is goes by the row's place, as who is in which fold does.
 What was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one
-stops.
+stops. Worker processes have memories of their own, so a cap is refused there.
 
 Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
 person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has
@@ -28,6 +28,7 @@ What it returns depends on which rows are equal, so only the holder of the recor
 """
 
 import hashlib
+import multiprocessing
 import secrets
 import threading
 from collections import Counter
@@ -98,8 +99,14 @@ class Memory:
 
         Raises ApprovalError, and counts nothing, if a total would exceed the cap, if most of a silo's records or
         persons were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance),
-        or if rows of persons were fitted as records.
+        or if rows of persons were fitted as records; and with a cap in a worker process, whose memory is its own.
         """
+        if cap is not None and multiprocessing.parent_process() is not None:
+            raise ApprovalError(
+                "`cap` counts the fits of one process, and this is a worker process, as with n_jobs=2: all workers "
+                "together could exceed it. Nothing was released. Fit in one process (n_jobs=1), or set `ledgers`, in "
+                "which all processes count."
+            )
         with self._lock:
             known = list(self._charges)
             added: dict[bytes, History] = {}

@@ -19,6 +19,7 @@ import os
 import secrets
 import shlex
 import stat
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,7 @@ class SiloFolder:
         note: str = "",
         unusual_budget: bool = False,
         new_beginning: str = "",
+        advise: Callable[[str], object] = lambda _: None,
     ) -> Self:
         """Set up a folder. The data must be readable with the schema; nothing that exists is overwritten.
 
@@ -109,7 +111,8 @@ class SiloFolder:
         sees this error, and no plan's author has chosen the column.
 
         Unless `unusual_budget`, the budget must protect somebody (`require_usual`). Data that already has a ledger is
-        refused, unless the settings name that ledger, or `new_beginning` says why there should be another.
+        refused, unless the settings name that ledger, or `new_beginning` says why there should be another. `advise` is
+        called with what the operator alone should know about the persons in it.
         """
         settings = settings.model_copy(
             update={
@@ -123,6 +126,8 @@ class SiloFolder:
         records = made.records()
         for problem in records.clamped_parts(load_roles(Path(settings.schema_file)), None):
             raise RecordsError(problem)
+        for sentence in records.advice:
+            advise(sentence)
         if not unusual_budget:
             require_usual(budget.limits, len(records))
         made.require_closed(*made.data_files())

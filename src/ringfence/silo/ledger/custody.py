@@ -33,8 +33,9 @@ def open_ledger(
     """Open the ledger at `path` for the data, or begin it; RegistryError if the data has another one.
 
     `reason` says why the data gets a new ledger nevertheless; `named` that the user named this one as the data's own,
-    where no registry knows, and its newest copy, where no watermark does. Changed data, or another order of rows, is registered as a new version, and recorded in the
-    ledger itself if plans divided the records into sections, which go by position.
+    where no registry knows, and as its newest copy, where no watermark does. Changed data, or another order of rows, is
+    registered as a new version, and recorded in the ledger itself if plans divided the records into sections, which go
+    by position.
     """
     if not path.exists():
         return create_ledger(path, marks, silo=silo, budget=budget, reason=reason)
@@ -203,7 +204,7 @@ class _Case:
         return [other for other in others.values() if other.identity != identity]
 
     def alike(self) -> list[RegisteredLedger]:
-        """Return the other ledgers of data with most of these rows in some columns, unless this ledger's own has them."""
+        """Return other ledgers of data with most of these rows in some columns, unless this ledger's own has them."""
         found, known = self.found, self.known
         if known is not None and any(found.is_mostly(own) or found.resembles(own) for own in known.versions):
             return []

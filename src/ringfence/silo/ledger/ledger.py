@@ -74,8 +74,8 @@ _MARK = Kind(
     unwritable=LedgerWriteError,
     damaged=LedgerDamagedError,
     if_damaged="It says how far a ledger had come, so nothing is released. Compare the ledger's last entry with its "
-    "newest certificate or with the server's transcript. If nothing is missing from it, delete the watermark, and say so: "
-    "`ringfence silo register FOLDER`, or `--same-data-as LEDGER`.",
+    "newest certificate or with the server's transcript. If nothing is missing from it, delete the watermark, and say "
+    "so: `ringfence silo register FOLDER`, or `--same-data-as LEDGER`.",
 )
 
 LONGEST_NOTE = 1000

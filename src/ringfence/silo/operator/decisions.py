@@ -45,7 +45,7 @@ def review_plan(folder: SiloFolder, plan: Plan) -> Review:
         except ApprovalError as problem:
             objection = str(problem)
         clamped = [] if records.difference(plan.data) else records.clamped_parts(plan.data, plan.data.target)
-        return review(plan, ledger.account(), objection, clamped)
+        return review(plan, ledger.account(), objection, clamped, records.advice)
 
 
 def require_reviewed(plan: Plan, digest: str) -> None:

@@ -29,7 +29,8 @@ class Review:
     `colluders` other silos collude with the server; `used` what was charged so far; `remaining` the epsilons that the
     budget would leave, in the order of `total`. They are empty if the silo has no part in the plan, or its cost cannot
     be computed. `effort` is an estimate for the largest round. `objection` is why the gate would not approve it: never
-    because of a record. `clamped` names rows out of bounds, for the operator alone (`clamped_parts`).
+    because of a record. `clamped` names rows out of bounds (`clamped_parts`), and `advice` is about repeated persons:
+    both for the operator alone.
 
     Text by the plan's author is escaped (`errors.visible`), and every sentence is one line.
     """
@@ -45,6 +46,7 @@ class Review:
     effort: Effort
     objection: str
     clamped: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Return the review for machines."""
@@ -69,6 +71,7 @@ class Review:
             "approvable": not self.objection,
             "objection": self.objection,
             "clamped": list(self.clamped),
+            "advice": list(self.advice),
         }
 
     def text(self) -> str:
@@ -89,8 +92,9 @@ class Review:
             if plan.keys is not None:
                 heading = "Keys to compare, through a channel other than the plan's"
                 lines += [heading, "", *_keys(plan.keys, self.silo), ""]
-        if self.clamped:
-            lines += ["In your records", "", *(f"  {visible(line)}" for line in (*self.clamped, _CLAMPED)), ""]
+        for found, remark in ((self.clamped, _CLAMPED), (self.advice, _ADVICE)):
+            if found:
+                lines += ["In your records", "", *(f"  {visible(line)}" for line in (*found, remark)), ""]
         if self.objection:
             return "\n".join([*lines, f"The gate would NOT approve it. {visible(self.objection)}"])
         return "\n".join([*lines, "The gate would approve it. Nothing is answered until you approve it."])
@@ -137,9 +141,15 @@ _CLAMPED = (
     "Nobody else sees this. The gate answers anyway, with the bounds in place of such numbers. If they are mistakes, "
     "correct them first. If you decline a plan because of them, its author learns that there are some."
 )
+_ADVICE = (
+    "Nobody else sees this, and the gate answers anyway. If you decline a plan because of it, its author learns "
+    "something about your records."
+)
 
 
-def review(plan: Plan, account: Account, objection: str, clamped: Sequence[str] = ()) -> Review:
+def review(
+    plan: Plan, account: Account, objection: str, clamped: Sequence[str] = (), advice: Sequence[str] = ()
+) -> Review:
     """Return the review of a plan by a silo with this account."""
     terms = plan.terms(account.silo)
     own: tuple[Guarantee, ...] = ()
@@ -161,7 +171,8 @@ def review(plan: Plan, account: Account, objection: str, clamped: Sequence[str] 
             pass
     colluders = fewest_colluders([plan, *account.approved_plans])
     used, budget = account.spent(), account.budget
-    return Review(plan, account.silo, own, total, used, remaining, budget, colluders, effort, objection, tuple(clamped))
+    private = tuple(clamped), tuple(advice)
+    return Review(plan, account.silo, own, total, used, remaining, budget, colluders, effort, objection, *private)
 
 
 def reveals(plan: Plan, terms: SiloTerms) -> list[str]:

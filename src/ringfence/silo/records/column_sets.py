@@ -1,8 +1,8 @@
 """Recognise a data set whose columns changed: samples of its distinct rows, by sets of the columns that models read.
 
 A set is all these columns, or all but one class of them: those whose name's hash has a given remainder. A column is in
-one class for each modulus, and the sets without that class are the same whether the column is there or not, and whatever
-it is called or holds. So one changed column always leaves sets to compare, and several do if they share a class.
+one class for each modulus, and the sets without that class are the same whether the column is there or not, and
+whatever it holds. So one changed column always leaves sets to compare, and several do if they share a class.
 
 Rows are sampled by a hash that is the same in every data set: kept are those below a limit, so that two data sets keep
 the same ones. That limit depends only on how many rows there are, and the hashes stay in the process: a registry gets
@@ -50,18 +50,18 @@ class ColumnSets:
             name: [0, *(1 + place for place, (modulus, rest) in enumerate(classes) if number % modulus == rest)]
             for name, number in numbers.items()
         }
-        sets = {tuple(sorted(names)): 0}
+        sets = {tuple(sorted(names)): 0} if names else {}
         for place in range(1, 1 + len(classes)):
             others = tuple(sorted(name for name in names if place not in self.places[name]))
             if len(others) >= max(2, len(numbers) / 3):
                 sets.setdefault(others, place)
         self._samples = {place: _Sample() for place in sets.values()}
         self._sets = {hashlib.sha256("\0".join(own).encode()).hexdigest()[:16]: own for own in sets}
-        self._sizes = len(classes) + 1
+        self._sums = len(classes) + 1 if names else 0
 
     def sums(self, rows: int) -> Words:
         """Return zeros to which every column's words are added, at the column's places."""
-        return np.zeros((self._sizes, rows), dtype=np.uint64)
+        return np.zeros((self._sums, rows), dtype=np.uint64)
 
     def add(self, sums: Words) -> None:
         """Sample a chunk of rows, given the sum of the words of all columns, and of those of each class."""

@@ -106,20 +106,19 @@ def row_words(rows: int, table: Mapping[str, Cells], sets: ColumnSets | None = N
     accident, as rarely as 64 random bits agree; that is not proved, and an adversary can find such rows. The rows are
     also added to the samples of `sets`.
     """
-    sums = None if sets is None else sets.sums(rows)
+    sets = sets or ColumnSets(())
+    sums = sets.sums(rows)
     totals = np.zeros((2, rows), dtype=np.uint64)
     for name, cells in table.items():
         digest = hashlib.sha256(name.encode()).digest()
-        places = () if sets is None else sets.places.get(name, ())
         own, *factors = (np.uint64(int.from_bytes(digest[at : at + 8], "little") | 1) for at in (0, 8, 16))
         for part in pieces(len(cells)):
             word = mixed(cells.words(part), own)
             for total, factor in zip(totals, factors, strict=True):
                 total[part] += word * factor
-            for place in places:
+            for place in sets.places.get(name, ()):
                 sums[place, part] += word
-    if sets is not None:
-        sets.add(sums)
+    sets.add(sums)
     return np.stack([mixed(total, np.uint64(len(table))) for total in totals], axis=1)
 
 
@@ -184,8 +183,8 @@ class Sketch:
 
     A keyed mark is a pseudorandom number of its row, so the rows with the least ones are a random sample of those that
     occur as often as most do: usually once. `rows` is of all rows; in `distinct` each occurs as rarely as a common
-    factor allows. `parts` are by the hash of their columns' names, that of all columns first. Data that 1.0.0 registered
-    has neither `distinct` nor `parts`.
+    factor allows. `parts` are by the hash of their columns' names, that of all columns first. Data that earlier
+    builds registered has neither `distinct` nor `parts`.
     """
 
     records: int

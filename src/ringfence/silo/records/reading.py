@@ -18,17 +18,19 @@ from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.column_sets import ColumnSets
 from ringfence.silo.records.marks import RowMarks, row_words
 from ringfence.silo.records.persons import number_persons
+from ringfence.silo.records.repeated_persons import PossiblePersons, advice_on_spellings
 from ringfence.silo.records.storage import IN_MEMORY, GrowingArray, Keeping
 from ringfence.sources import Source
 from ringfence.sources.frames import CellTable
 
 
 class TableRows(NamedTuple):
-    """All rows of a table: cells as read, marks, and the number of each row's person."""
+    """All rows of a table: cells as read, marks, the number of each row's person, and advice for the operator alone."""
 
     readings: Readings
     marks: RowMarks
     of_row: NDArray[np.int64] | None
+    advice: tuple[str, ...] = ()
 
 
 def name_of(source: Source, column: str = "") -> str:
@@ -47,7 +49,7 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
     readings = {each: GrowingReading(keeping, rooms.get(each)) for each in used}
     identity = source.identity if isinstance(source, CellTable) else None
     marks, path = GrowingArray(), source if isinstance(source, Path) else None
-    sets = None if path is None else ColumnSets(used)
+    sets, possible = ColumnSets(() if path is None else used), PossiblePersons(columns)
     persons: list[str] = []
     for table in sources.chunks(source, {each for each in numbers if not used[each].missing_tokens}):
         require_columns([*used, *([] if person is None else [person])], table, source=name)
@@ -60,11 +62,13 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
             if each == person:
                 persons += cells.texts()
         marks.add(row_words(count, table if identity is None else identity, sets))
+        possible.add(table)
     if not len(marks):
         raise RecordsError(f"{path or name} has a header but no records: add them, or leave this silo out.")
+    advice = possible.advice() if person is None else advice_on_spellings(person, persons)
     of_row = None if person is None else number_persons(persons, source=name)
     taken = {each: reading.all() for each, reading in readings.items()}
-    return TableRows(taken, RowMarks(marks.array(), path, of_row, sets and sets.samples()), of_row)
+    return TableRows(taken, RowMarks(marks.array(), path, of_row, sets.samples()), of_row, tuple(advice))
 
 
 class GrowingReading:

@@ -272,6 +272,11 @@ class DataSet(Unpicklable):
         """Return why a plan with that schema is not about this whole data set; empty if it is."""
         return self._columns.difference(schema)
 
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What the operator should know about the persons in the data set, and nobody else."""
+        return self._rows.advice
+
     def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
         """Return which rows of the data set have a clamped offset, exposure, weight or time: for the operator only."""
         return clamped_parts(roles, target, self._rows.readings)
@@ -282,7 +287,7 @@ class DataSet(Unpicklable):
         if name not in self._encoded:
             while len(self._encoded) >= _KEPT or sum(own.features.nbytes for own in self._encoded.values()) > _MOST:
                 del self._encoded[next(iter(self._encoded))]
-            self._encoded[name] = Records.of_cells(schema, *self._rows, self._keeping)
+            self._encoded[name] = Records.of_cells(schema, *self._rows[:3], self._keeping)
         return self._encoded[name]
 
 
@@ -302,7 +307,7 @@ def load_records(source: Source, schema: Schema) -> Records:
         require_within(schema, rows.readings)
     except RecordsError as refused:
         raise RecordsError(f"{name_of(source)}: {refused}") from None
-    return Records.of_cells(schema, *rows)
+    return Records.of_cells(schema, *rows[:3])
 
 
 def exact_product(rows: FloatArray, columns: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ from ringfence.protocol.schema.encoding import ODD_REMEDY, clamped_parts, misfit
 from ringfence.protocol.schema.patterns import expanded
 from ringfence.protocol.schema.schema import TableColumns, load_roles
 from ringfence.silo.records.cell_advice import Advice, advice_on, sentences
+from ringfence.silo.records.repeated_persons import PossiblePersons, advice_on_spellings
 from ringfence.sources.cells import Table, as_cells
 from ringfence.storage.toml_files import read_toml
 
@@ -32,17 +33,17 @@ def check_schema(schema: Path, tables: Sequence[Path]) -> list[Checked]:
     The only values in it are codes for a missing value, and a category's spellings in other capitals.
     """
     found = [_check(schema, table) for table in tables]
-    advice = sentences([own for _, own in found])
-    return [Checked(problems, own) for (problems, _), own in zip(found, advice, strict=True)]
+    advice = sentences([own for _, own, _ in found])
+    return [Checked(problems, [*own, *persons]) for (problems, _, persons), own in zip(found, advice, strict=True)]
 
 
-def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice]]:
-    """Return the problems of a table and its schema, and advice about its cells."""
+def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice], list[str]]:
+    """Return the problems of a table and its schema, and advice about its cells and its persons."""
     cells = sources.read_table(table)
     try:
         columns = load_columns(schema, lambda: list(cells))
     except SchemaError as problem:
-        return _problems_of_schema(schema, list(cells)) or [str(problem)], []
+        return _problems_of_schema(schema, list(cells)) or [str(problem)], [], []
     found = [
         f"column '{name}' is not in {table.name}; correct its name in the schema, or remove it there."
         for name in [*columns.used, *([columns.person] if columns.person is not None else [])]
@@ -64,8 +65,13 @@ def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice]]:
         found.append("the table has a header but no records.")
     used = {name: column for name, column in columns.used.items() if name in cells and not as_cells(cells[name]).odd}
     roles = _role_columns(schema)
+    possible = PossiblePersons(columns)
+    possible.add({name: as_cells(own) for name, own in cells.items()})
+    persons = possible.advice()
+    if columns.person is not None and columns.person in cells:
+        persons = advice_on_spellings(columns.person, as_cells(cells[columns.person]).texts())
     advice = [advice_on(name, column, as_cells(cells[name]), name in roles) for name, column in used.items()]
-    return found, [each for own in advice for each in own]
+    return found, [each for own in advice for each in own], persons
 
 
 def _role_columns(schema: Path) -> Collection[str]:

@@ -1,0 +1,63 @@
+"""Advice on persons whom the schema does not protect as it may seem: for a silo's operator alone."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from ringfence.protocol.schema.columns.base import Identifier, may_identify_persons
+from ringfence.protocol.schema.schema import TableColumns
+from ringfence.silo.records.storage import GrowingArray
+from ringfence.sources.cells import Cells
+
+_MOST = 100
+"""Values with more rows than this on average are groups, such as wards, rather than persons."""
+
+
+class PossiblePersons:
+    """The columns of a table that may identify persons, where its schema names none, as they are read."""
+
+    def __init__(self, columns: TableColumns) -> None:
+        """Begin with a schema's table."""
+        self._columns = columns
+        self._words: dict[str, GrowingArray] = {}
+
+    def add(self, table: Mapping[str, Cells]) -> None:
+        """Read a chunk's columns that no model reads and whose name or type says whose a row is; empty cells do not."""
+        for name in () if self._columns.person is not None else table:
+            is_identifier = isinstance(self._columns.columns.get(name), Identifier)
+            if name not in self._columns.used and (is_identifier or may_identify_persons(name)):
+                cells = table[name]
+                self._words.setdefault(name, GrowingArray()).add(cells.words()[~cells.empty()])
+
+    def advice(self) -> list[str]:
+        """Return a sentence on each column in which values repeat: how many, and what to do."""
+        found = []
+        for name, words in self._words.items():
+            counts = np.unique(words.array(), return_counts=True)[1]
+            repeated, rows = int(np.count_nonzero(counts > 1)), int(counts.sum())
+            if repeated and rows <= _MOST * len(counts):
+                share, most = f"{100 * repeated / len(counts):.3g} %", counts.max()
+                found.append(
+                    f"column '{name}': {share} of its {len(counts)} values are in several rows, up to {most}. If it "
+                    "identifies persons, plans protect each of their rows and not the person: for one with "
+                    f"{most} rows, epsilon is {most} times what a plan states, and delta is larger too. With "
+                    f'`person = "{name}"` in the schema, a plan\'s epsilon holds for each of {len(counts)} persons '
+                    "with all their rows."
+                )
+        return found
+
+
+def advice_on_spellings(column: str, persons: Collection[str]) -> list[str]:
+    """Return a sentence if values that identify persons differ in capitals or in the form of characters alone."""
+    values = set(persons)
+    forms = Counter(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", each).casefold()) for each in values)
+    alike = sum(count for count in forms.values() if count > 1)
+    if not alike:
+        return []
+    return [
+        f"column '{column}': {alike} of its {len(values)} values differ from another one in capitals or the form of "
+        "characters alone (Unicode's NFKC and case folding), but count as different persons. If they are spellings of "
+        "one, correct them: a plan protects only the rows under one spelling together."
+    ]
