@@ -121,7 +121,7 @@ def test_a_watermark_that_was_deleted_lets_no_older_ledger_answer_or_be_restored
         same_data = [folder + "-2", "--name", "clinic", "--data", str(tmp_path / "records.csv"), "--schema"]
         joined = [*same_data, str(tmp_path / "schema.toml"), "--epsilon", "2", "--delta", "1e-6", "--same-data-as"]
         for command in (["serve", folder], ["restore", folder, str(older)], ["init", *joined, silo_folder.ledger_path]):
-            refused = ringfence("silo", *map(str, command))
+            refused = ringfence("silo", *map(str, command), timeout=120)
             assert refused.returncode == 1
             assert "is missing" in refused.stderr
             assert "silo register FOLDER" in refused.stderr
@@ -130,9 +130,11 @@ def test_a_watermark_that_was_deleted_lets_no_older_ledger_answer_or_be_restored
     with serving(silo_folder) as served:
         assert vectors(served, plan) == first
     shutil.copyfile(older, silo_folder.ledger_path)
-    assert "once had entry" in ringfence("silo", "serve", silo_folder.path).stderr
+    assert "once had entry" in ringfence("silo", "serve", silo_folder.path, timeout=120).stderr
     shutil.copyfile(newest, silo_folder.ledger_path)
-    assert "once had entry" in ringfence("silo", "serve", silo_folder.path).stderr, "the operator's word is an entry"
+    assert "once had entry" in ringfence("silo", "serve", silo_folder.path, timeout=120).stderr, (
+        "the operator's word is an entry"
+    )
 
 
 def test_a_run_whose_ledger_lost_its_watermark_goes_on_once_its_ledger_is_named(

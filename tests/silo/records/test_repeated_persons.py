@@ -19,9 +19,9 @@ GIVEN = ["--name", "clinic", "--epsilon", "2", "--delta", "1e-6"]
 IGNORED = '[columns.patient]\ntype = "ignore"\n'
 SAID = [
     "column 'patient': 25 % of its 32 values are in several rows, up to 2",
-    "for one with 2 rows, epsilon is 2 times what a plan states",
+    "where a plan states epsilon 1 at delta 1e-6, it is about 2.12 for one with 2 rows",
     '`person = "patient"`',
-    "epsilon holds for each of 32 persons with all their rows",
+    "the stated epsilon holds for each of 32 persons with all their rows",
 ]
 SPELLED = "column 'patient': 4 of its 38 values differ from another one in capitals or the form of characters alone"
 

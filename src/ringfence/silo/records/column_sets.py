@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ringfence.sources.words import Words, mixed
 
 MODULI = (2, 3, 7)
-_MOST = 2**13
+_MOST = 2**14
 """How many distinct rows of a set are kept in the process."""
 
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from ringfence.accounting import gaussian_shift
+from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.protocol.schema.columns.base import Identifier, may_identify_persons
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.storage import GrowingArray
@@ -39,11 +41,12 @@ class PossiblePersons:
             repeated, rows = int(np.count_nonzero(counts > 1)), int(counts.sum())
             if repeated and rows <= _MOST * len(counts):
                 share, most = f"{100 * repeated / len(counts):.3g} %", counts.max()
+                paid = gaussian_epsilon(most * gaussian_shift(1.0, 1e-6), 1e-6)
                 found.append(
                     f"column '{name}': {share} of its {len(counts)} values are in several rows, up to {most}. If it "
-                    "identifies persons, plans protect each of their rows and not the person: for one with "
-                    f"{most} rows, epsilon is {most} times what a plan states, and delta is larger too. With "
-                    f'`person = "{name}"` in the schema, a plan\'s epsilon holds for each of {len(counts)} persons '
+                    "identifies persons, plans protect each of their rows and not the person: where a plan states "
+                    f"epsilon 1 at delta 1e-6, it is about {paid:.3g} for one with {most} rows. With "
+                    f'`person = "{name}"` in the schema, the stated epsilon holds for each of {len(counts)} persons '
                     "with all their rows."
                 )
         return found
