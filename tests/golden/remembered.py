@@ -97,10 +97,11 @@ def agent_objection(folder: Path) -> str:
     return _refusal(start)
 
 
-def second_ledger_objection(folder: Path, another: Path) -> str:
-    """Say why there can be no second silo for the same records; nothing if there can."""
+def second_ledger_objection(folder: Path, another: Path, data: Path | None = None, schema: Path | None = None) -> str:
+    """Say why there can be no second silo for the same records, or for a file made of them; nothing if there can."""
     settings = SiloFolder.open(folder).settings
-    made = make_settings(name="another", data_file=settings.data_file, schema_file=settings.schema_file)
+    files = {"data_file": str(data or settings.data_file), "schema_file": str(schema or settings.schema_file)}
+    made = make_settings(name="another", **files)
     return _refusal(lambda: SiloFolder.create(another, made, Budget(1.0, 1e-6)))
 
 

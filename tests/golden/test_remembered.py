@@ -1,10 +1,13 @@
 """What a user's state, silos' signatures, a shuffler's witness and a federation's folder remember still holds."""
 
+import csv
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from ringfence.storage.toml_files import toml_text
 from tests.golden import reading, remembered
 from tests.golden.expected import EXPECTED, HERE, Copied, Seen, agree, having
 
@@ -40,6 +43,37 @@ def test_a_silo_that_the_registry_knows_goes_on_in_another_place_and_its_records
     assert f"already have a ledger: {ledger}" in remembered.second_ledger_objection(
         memory / "silo", tmp_path / "another"
     )
+
+
+def test_data_that_was_registered_is_recognised_doubled_and_once_it_was_read_again_without_a_column(
+    memory: Path, tmp_path: Path
+) -> None:
+    """What was registered by a version that kept no sketches by columns gets them when its silo is opened."""
+    settings = tomllib.loads((memory / "silo" / "silo.toml").read_text())
+    with Path(settings["data_file"]).open(newline="") as file:
+        rows = list(csv.reader(file))
+    schema = tomllib.loads(Path(settings["schema_file"]).read_text())
+    left_out = next(name for name, column in schema["columns"].items() if column["type"] == "numeric")
+    del schema["columns"][left_out]
+    (tmp_path / "schema.toml").write_text(toml_text(schema))
+    place = rows[0].index(left_out)
+    made = {"doubled": [*rows, *rows[1:]], "narrower": [[*row[:place], *row[place + 1 :]] for row in rows]}
+    for name, content in made.items():
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(content)
+    doubled = remembered.second_ledger_objection(memory / "silo", tmp_path / "another", tmp_path / "doubled.csv")
+    assert "already have a ledger" in doubled
+    assert remembered.agent_objection(memory / "silo") == ""
+    assert remembered.agent_objection(memory / "silo") == ""
+    narrower = remembered.second_ledger_objection(
+        memory / "silo", tmp_path / "another", tmp_path / "narrower.csv", tmp_path / "schema.toml"
+    )
+    assert "some columns in common" in narrower
+    kept, now = (
+        [len(known["records"]) for known in facts.values()]
+        for facts in (MEMORY["registry"], remembered.registry_facts())
+    )
+    assert sum(now) == sum(kept) + 1
 
 
 def test_an_older_copy_of_the_ledger_is_refused_by_its_watermark(memory: Path) -> None:
