@@ -11,6 +11,7 @@ from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import certify
 from ringfence.silo.operator.decisions import review_plan
+from ringfence.silo.records.schema_check import check_schema
 from tests.processes import ringfence
 from tests.silo.agents import SCHEMA, approved, silo_with
 from tests.support import MakePlan
@@ -112,3 +113,10 @@ def test_nothing_of_it_leaves_the_silo(tmp_path: Path, plan_of: MakePlan, monkey
         assert b"patient" not in certify(folder).to_file()
         seen.append((bodies[:2], answer.model_dump(exclude={"vector", "head"}) | {"plan": ""}))
     assert seen[0] == seen[1]
+
+
+def test_an_identifier_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(SCHEMA + '[columns.ward]\ntype = "identifier"\n')
+    [found] = check_schema(tmp_path / "schema.toml", [table(tmp_path, repeated(), column="ward")])
+    assert found.problems == []
+    assert [sentence.startswith("column 'ward': 25 % of its 32 values") for sentence in found.advice] == [True]

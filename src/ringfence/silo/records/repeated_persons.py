@@ -8,7 +8,7 @@ import numpy as np
 
 from ringfence.accounting import gaussian_shift
 from ringfence.accounting.profiles import gaussian_epsilon
-from ringfence.protocol.schema.columns.base import Identifier, may_identify_persons
+from ringfence.protocol.schema.columns.base import may_identify_persons
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.storage import GrowingArray
 from ringfence.sources.cells import Cells
@@ -28,8 +28,9 @@ class PossiblePersons:
     def add(self, table: Mapping[str, Cells]) -> None:
         """Read a chunk's columns that no model reads and whose name or type says whose a row is; empty cells do not."""
         for name in () if self._columns.person is not None else table:
-            is_identifier = isinstance(self._columns.columns.get(name), Identifier)
-            if name not in self._columns.used and (is_identifier or may_identify_persons(name)):
+            column = self._columns.columns.get(name)
+            is_identifier = (column is not None and column.is_identifier) or may_identify_persons(name)
+            if is_identifier and name not in self._columns.used:
                 cells = table[name]
                 self._words.setdefault(name, GrowingArray()).add(cells.words()[~cells.empty()])
 

@@ -115,6 +115,8 @@ class BaseColumn(Public):
     """Whether a word such as "unknown" may be a value of it."""
     holds_texts: ClassVar[bool] = False
     """Whether a draft gives any texts this type, so that a few cells may hide a narrower one."""
+    is_identifier: ClassVar[bool] = False
+    """Whether its cells say which row it is, or whose."""
     off: ClassVar[str] = ""
     """Why a draft ignores a column of this type, if it does."""
 
@@ -298,6 +300,8 @@ class Ignored(BaseColumn):
 
 class Identifier(BaseColumn):
     """A column that names a row, or whose it is: never a feature. `person` and a query's order may go by it."""
+
+    is_identifier: ClassVar[bool] = True
 
     type: Literal["identifier"] = "identifier"
 
