@@ -307,7 +307,7 @@ class Keeping(Life):
             budget, number = ledger.account().budget, ledger.account().number
         self.tell("entry", str(number))
         if budget.epsilon < 3.0:
-            set_budget(folder, Budget(3.0, DELTA))
+            set_budget(folder, Budget(3.0, DELTA), note="a second study")
             self.tell("entry", str(number + 1))
         backup = next(path for path in backups if not path.exists())
         made = back_up(folder, backup)

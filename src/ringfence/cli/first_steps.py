@@ -44,8 +44,8 @@ def example(
 def write_example(folder: Path) -> list[Path]:
     """Write a CSV file per silo, a filled-in schema and two new patients; return the files.
 
-    The records are nobody's, and the same each time but for the patients' numbers: two examples are two data sets,
-    each with ledgers of its own. A file that exists is never written over.
+    The records are nobody's, and others each time: two examples are two data sets, each with ledgers of its own. A file
+    that exists is never written over.
     """
     files = [folder / name for name in (*(f"{silo}.csv" for silo in SIZES), "schema.toml", "new.csv")]
     for file in files:
@@ -53,7 +53,8 @@ def write_example(folder: Path) -> list[Path]:
             raise OutputError(f"{file} already exists and is not overwritten: name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        choices, first = random.Random(1), secrets.randbelow(10**9)  # noqa: S311 (invented records need no secret)
+        first = secrets.randbelow(10**9)
+        choices = random.Random(first)  # noqa: S311 (invented records need no secret)
         for file, size in zip(files[: len(SIZES)], SIZES.values(), strict=True):
             _write(file, ["patient", *FEATURES, "ill"], (_patient(first + number, choices) for number in range(size)))
         files[-2].write_text(SCHEMA, encoding="utf-8")
