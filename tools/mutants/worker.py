@@ -1,0 +1,275 @@
+"""A pytest process that notes which test executes which line of the core, or tries mutants: `-p tools.mutants.worker`.
+
+It imports a copy of `src` and collects the tests once. Every file of tests that is measured, and every mutant, then has
+a process of its own, forked from this one: its functions get the code of the mutant, and processes that it starts
+import the mutant from the copy. Where a mistake takes effect while modules are imported, it has a new process instead.
+"""
+
+import functools
+import gc
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain, count, pairwise
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import coverage
+import pytest
+
+from tools.mutants.operators import Mutant
+
+IMPORTED = "while modules are imported"
+COPY = "MUTANTS_COPY"
+"""The variable with the folder of the copy of `src` that a worker, and all that it starts, imports."""
+
+JOBS = "MUTANTS_JOBS"
+_SLOWER, _AT_LEAST = 10, 20
+"""A mutant is stopped, and counts as killed, once it computes that many times as long as its tests, and seconds."""
+
+_MEMORY = 2**32
+_RUNNING = {"coverage": None, "failed": None}  # type: dict[str, Any]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Begin to measure before anything of the core is imported."""
+    jobs = _jobs()
+    if "measured" in jobs:
+        files = [str(_core() / file) for file in jobs["files"]]
+        _RUNNING["coverage"] = measure = coverage.Coverage(data_file=None, include=files, config_file=False)
+        measure.start()
+        measure.switch_context(IMPORTED)
+        for module in jobs["modules"]:
+            importlib.import_module(module)
+        measure.switch_context("")
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Do the jobs instead of running the tests."""
+    gc.unfreeze()
+    jobs, output = _jobs(), os.open(os.environ[JOBS] + ".done", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    by_file: dict[str, list[pytest.Item]] = {}
+    for item in session.items:
+        by_file.setdefault(item.nodeid.split("::")[0], []).append(item)
+    work = _measurements(by_file) if "measured" in jobs else _trials(session.items, jobs)
+    for result in work:
+        os.write(output, (json.dumps(result) + "\n").encode())
+    return True
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember the first test that failed."""
+    if report.failed and _RUNNING["failed"] is None:
+        _RUNNING["failed"] = report.nodeid
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Any:
+    """Note the lines of a fixture that several tests share for all tests of the file."""
+    measure, item = _RUNNING["coverage"], _RUNNING.get("item")
+    if measure is None or item is None or request.scope == "function":
+        return (yield)
+    measure.switch_context(item.split("::")[0])
+    try:
+        return (yield)
+    finally:
+        measure.switch_context(item)
+
+
+def _measurements(by_file: dict[str, list[pytest.Item]]) -> Iterator[dict[str, Any]]:
+    """Return, for each file of tests, how long they take and the lines that they execute."""
+
+    def measured(items: Sequence[pytest.Item]) -> dict[str, Any]:
+        measure, seconds = _RUNNING["coverage"], {}
+        caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+        caches = [each for each in caches if str(each.__module__).startswith("ringfence.")]
+        for item, following in _in_turn(items):
+            for cache in caches:  # else only the first test that needs it would be seen to
+                cache.cache_clear()
+            _RUNNING["item"] = item.nodeid
+            measure.switch_context(item.nodeid)
+            begun = time.process_time()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            seconds[item.nodeid] = round(time.process_time() - begun, 3)
+        measure.stop()
+        with warnings.catch_warnings(action="ignore"):  # that there may be none
+            data = measure.get_data()
+        lines = {
+            str(Path(path).relative_to(_core())): data.contexts_by_lineno(path) for path in data.measured_files()
+        }
+        return {"seconds": seconds, "lines": lines, "failed": _RUNNING["failed"]}
+
+    for file, items in by_file.items():
+        ended, found = _forked(functools.partial(measured, items), 600)
+        yield {"tests": file, **(found or {"failed": f"ended with {ended}"})}
+
+
+def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return, for each mutant, the test that killed it, if one did."""
+    named, copy = {item.nodeid: item for item in items}, _core()
+    functions: dict[str, list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(str(copy)):
+            functions.setdefault(each.__code__.co_filename, []).append(each)
+    killers: dict[str, Counter[str]] = {}
+    gc.freeze()
+    for job in jobs["trials"]:
+        mutant, seconds = Mutant(**job["mutant"]), job["seconds"]
+        path = copy / mutant.file
+        known = killers.setdefault(mutant.function, Counter())
+        tests = sorted(job["tests"], key=lambda name: -known[name])  # the order among others stays
+        with _on_disk(path, mutant) as source:
+            codes = None if job["imported"] else _codes(mutant, source, path, functions.get(str(path), []))
+            if codes is None:
+                by, ended = _in_a_new_process(tests, seconds)
+            else:
+                chosen = [named[name] for name in tests if name in named]
+                ended, found = _forked(functools.partial(_tried, chosen, codes), _SLOWER * seconds + _AT_LEAST)
+                by = found["failed"] if found else f"ended with {ended}"
+        if by in named:
+            known[by] += 1
+        yield {"name": mutant.name, "by": by, "fresh": codes is None}
+
+
+def _tried(items: Sequence[pytest.Item], codes: Sequence[tuple[FunctionType, CodeType]]) -> dict[str, Any]:
+    for function, code in codes:
+        function.__code__ = code
+    for item, following in _in_turn(items):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if _RUNNING["failed"]:
+            break
+    return {"failed": _RUNNING["failed"]}
+
+
+def _in_turn(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+    return pairwise(chain(items, [None]))  # type: ignore[arg-type]
+
+
+def _codes(
+    mutant: Mutant, source: bytes, path: Path, functions: Sequence[FunctionType]
+) -> list[tuple[FunctionType, CodeType]] | None:
+    """Return the functions that the mutant changes, with their new code; None if that is not all of the mutant."""
+    old, new = (_inside(compile(text, str(path), "exec")) for text in (source, mutant.applied(source)))
+    if old.keys() != new.keys() or any(len(codes) > 1 for codes in old.values()):
+        return None
+    changed = [
+        (function, new[key][0])
+        for function in functions
+        if (key := _key(function.__code__)) in new and new[key][0] != old[key][0]
+    ]
+    fits = all(len(code.co_freevars) == len(function.__code__.co_freevars) for function, code in changed)
+    return changed if changed and fits else None
+
+
+def _inside(module: CodeType) -> dict[tuple[str, int], list[CodeType]]:
+    found: dict[tuple[str, int], list[CodeType]] = {}
+    for code in module.co_consts:
+        if isinstance(code, CodeType):
+            found.setdefault(_key(code), []).append(code)
+            for key, codes in _inside(code).items():
+                found.setdefault(key, []).extend(codes)
+    return {key: codes for key, codes in found.items() if key[0].rpartition(".")[2] not in _NEVER_FUNCTIONS}
+
+
+_NEVER_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
+
+
+def _key(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+_moments = count(10**9)
+
+
+@contextmanager
+def _on_disk(path: Path, mutant: Mutant) -> Iterator[bytes]:
+    """Have the mutant in the copy of `src`; give the original source."""
+    source = path.read_bytes()
+    try:
+        path.write_bytes(mutant.applied(source))
+        os.utime(path, (moment := next(_moments), moment))  # so that no compiled module is taken for it
+        yield source
+    finally:
+        path.write_bytes(source)
+        os.utime(path, (moment := next(_moments), moment))
+
+
+def _in_a_new_process(tests: Sequence[str], seconds: float) -> tuple[str | None, int]:
+    """Run the tests until one fails."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        arguments = Path(folder) / "tests"
+        arguments.write_text("\n".join(tests), encoding="utf-8")
+        environment = {name: value for name, value in os.environ.items() if name != JOBS} | {"TMPDIR": folder}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", f"@{arguments}"]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+        resource.prlimit(process.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+        try:
+            output, _ = process.communicate(timeout=_SLOWER * seconds + 3 * _AT_LEAST)
+        except subprocess.TimeoutExpired:
+            output = "FAILED by taking too long"
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        ended = process.wait()
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if ended == 0:
+        return None, 0
+    return (failed[0].split(" - ")[0].removeprefix("FAILED ") if failed else f"ended with {ended}"), ended
+
+
+def _forked(what: Callable[[], dict[str, Any]], seconds: float) -> tuple[int, dict[str, Any] | None]:
+    """Do that in a process of its own, with its own folder for files, and stop whatever it started."""
+    folder = Path(tempfile.mkdtemp(prefix="mutant-"))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
+            resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in range(3):
+                os.dup2(nothing, number)
+            os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+            signal.alarm(int(4 * seconds) + 60)  # for what waits for ever
+            _RUNNING["failed"] = None
+            found = what()
+            (folder / "found").write_text(json.dumps(found), encoding="utf-8")
+            status = 0
+        except Exception:
+            (folder / "problem").write_text(traceback.format_exc(), encoding="utf-8")
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(child, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if (folder / "problem").exists():
+        raise RuntimeError((folder / "problem").read_text())
+    found = json.loads((folder / "found").read_text()) if ended == 0 else None
+    shutil.rmtree(folder, ignore_errors=True)
+    return ended, found
+
+
+def _core() -> Path:
+    return Path(os.environ[COPY]) / "ringfence"
+
+
+@functools.cache
+def _jobs() -> dict[str, Any]:
+    path = os.environ.get(JOBS)
+    return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}
