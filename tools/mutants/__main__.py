@@ -53,7 +53,7 @@ GROUPS = {
 TESTS = ("accounting", "attacks", "planning", "protocol", "server", "shuffler", "silo", "storage")
 WORKERS = 2
 ENOUGH = 0.95
-SECONDS = 60
+SECONDS = 15
 """A mutant survives if the nearest and fastest tests that reach it, of that many seconds together, do not notice."""
 
 _SECTION = re.compile(r"(?<=<!-- made by python -m tools.mutants -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -70,6 +70,9 @@ class Reach:
         """Return the tests to try a mutant with, the most promising first, and whether imports execute it."""
         lines = self.tests.get(mutant.file, {})
         found = set().union(*(lines.get(line, ()) for line in range(mutant.first_line, mutant.last_line + 1)))
+        imported = IMPORTED in found
+        if imported:  # whatever uses the file may use it
+            found = found.union(*lines.values())
         files = {name for name in found if "::" not in name} - {IMPORTED, ""}
         found |= {name for name in self.seconds if name.split("::")[0] in files} if files else set()
         ordered = sorted((name for name in found if "::" in name), key=lambda name: self._promise(mutant.file, name))
@@ -79,7 +82,7 @@ class Reach:
             if total > SECONDS and chosen:
                 break
             chosen.append(name)
-        return chosen, IMPORTED in found
+        return chosen, imported
 
     def _promise(self, file: str, test: str) -> float:
         parts = zip(file.split("/"), test.split("/")[1:], strict=False)
@@ -118,18 +121,19 @@ def measured() -> Reach:
     """Return which tests execute which lines; files of tests that changed are run to find out."""
     files = [file for found in core(GROUPS).values() for file in found]
     sources = hashlib.sha256(b"".join((SOURCE / file).read_bytes() for file in files)).hexdigest()
-    kept = {name: MEMORY / "reach" / f"{name.replace('/', '.')}.json" for name in test_files()}
+    kept = {name: MEMORY / "reach" / f"{name.replace('/', '.')}.json" for name in (IMPORTED, *test_files())}
 
     def known(name: str) -> dict[str, Any] | None:
         found = json.loads(kept[name].read_text()) if kept[name].exists() else {}
         return found if found.get("of") == [sources, _digest(name)] else None
 
-    missing = [name for name in kept if known(name) is None]
-    if missing:
+    missing = [name for name in test_files() if known(name) is None]
+    if missing or known(IMPORTED) is None:
+        missing = missing or test_files()[:1]
         print(f"Running {len(missing)} files of tests to see which lines each test executes.", flush=True)
         modules = ["ringfence." + file.removesuffix(".py").replace("/", ".") for file in files]
         jobs = [{"measured": True, "files": files, "modules": modules} for _ in range(WORKERS)]
-        for result in _work(jobs, [missing[place::WORKERS] for place in range(WORKERS)]):
+        for result in work(jobs, [missing[place::WORKERS] for place in range(WORKERS)]):
             if result["failed"]:
                 sys.exit(f"{result['tests']} fails without any mutant: {result['failed']}.")
             path = kept[result["tests"]]
@@ -153,6 +157,7 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
     reach = measured()
     everything = hashlib.sha256("".join(map(_digest, test_files())).encode()).hexdigest()
     memory = MEMORY / "tried.jsonl"
+    MEMORY.mkdir(exist_ok=True)
     before = [json.loads(line) for line in memory.read_text().splitlines()] if memory.exists() else []
     outcome = {
         each["name"]: each["by"]
@@ -172,7 +177,7 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
     shares = [jobs[place::WORKERS] for place in range(WORKERS)]
     files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
     with memory.open("a") as written:
-        for result in _work([{"trials": share} for share in shares], files) if jobs else ():
+        for result in work([{"trials": share} for share in shares], files) if jobs else ():
             name, by = result["name"], result["by"]
             outcome[name] = by
             of = [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]
@@ -195,9 +200,8 @@ def _digest(file: str) -> str:
     return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()[:16]
 
 
-def _work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Iterable[dict[str, Any]]:
+def work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Iterable[dict[str, Any]]:
     """Have each worker do its jobs with its files of tests, in its own copy of `src`; return results as they come."""
-    MEMORY.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         running, done = [], []
         for number, (job, files) in enumerate(zip(jobs, tests, strict=True)):
@@ -212,10 +216,12 @@ def _work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Ite
                 "OPENBLAS_NUM_THREADS": "1", "TMPDIR": folder,
             }  # fmt: skip
             command = [sys.executable, "-m", "pytest", "-p", "tools.mutants.worker", "-p", "no:cacheprovider", "-q"]
-            output = (own / "output").open("w")
-            running.append(
-                subprocess.Popen([*command, *files], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
-            )
+            with (own / "output").open("w") as output:
+                running.append(
+                    subprocess.Popen(
+                        [*command, *files], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+                    )
+                )
             done.append((own / "jobs.done").open())
         try:
             while True:
@@ -224,18 +230,19 @@ def _work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Ite
                     yield from map(json.loads, iter(lines.readline, ""))
                 if ended:
                     break
-                with_timeout(running)
+                _wait(running)
         finally:
-            for process in running:
+            for process, lines in zip(running, done, strict=True):
                 process.terminate()
                 process.wait()
+                lines.close()
         for number, process in enumerate(running):
             if process.returncode:
                 print((Path(folder) / str(number) / "output").read_text()[-3000:])
                 sys.exit(f"A worker ended with status {process.returncode}.")
 
 
-def with_timeout(running: Sequence["subprocess.Popen[bytes]"]) -> None:
+def _wait(running: Sequence["subprocess.Popen[bytes]"]) -> None:
     """Wait a moment, or until a worker has ended."""
     for process in running:
         if process.poll() is None:
@@ -269,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.groups and (stale := listed.keys() - {each.name for found in made.values() for each in found}):
         sys.exit("equivalent.toml lists mutants that no longer exist:\n" + "\n".join(sorted(stale)))
     sampled = {group: _sample(found, options.sample, options.seed) for group, found in made.items()}
-    outcome = tried([each for found in sampled.values() for each in found if each.name not in listed])
+    chosen = [each for found in sampled.values() for each in found if each.name not in listed]
+    outcome = tried(_sample(chosen, None, options.seed))  # some of each group first
     rows, survivors = [], []
     for group, found in sampled.items():
         others = [each.name for each in found if each.name in outcome]

@@ -150,7 +150,7 @@ class _Reader:
                 yield self._span(node), str(value + 1)
                 yield self._span(node), f"({value - 1})" if value < 1 else str(value - 1)
             case ast.Constant(value=float(value)):
-                yield from ((self._span(node), repr(new)) for new in {2 * value or 1.0, value / 2} - {value})
+                yield from ((self._span(node), repr(new)) for new in (2 * value or 1.0, value / 2) if new != value)
             case ast.Call(func=ast.Name() | ast.Attribute() as called):
                 name = called.id if isinstance(called, ast.Name) else called.attr
                 if name in _CALLED:

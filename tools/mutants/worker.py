@@ -44,20 +44,6 @@ _MEMORY = 2**32
 _RUNNING = {"coverage": None, "failed": None}  # type: dict[str, Any]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests() -> None:
-    """Begin to measure before anything of the core is imported."""
-    jobs = _jobs()
-    if "measured" in jobs:
-        files = [str(_core() / file) for file in jobs["files"]]
-        _RUNNING["coverage"] = measure = coverage.Coverage(data_file=None, include=files, config_file=False)
-        measure.start()
-        measure.switch_context(IMPORTED)
-        for module in jobs["modules"]:
-            importlib.import_module(module)
-        measure.switch_context("")
-
-
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Do the jobs instead of running the tests."""
     gc.unfreeze()
@@ -106,16 +92,19 @@ def _measurements(by_file: dict[str, list[pytest.Item]]) -> Iterator[dict[str, A
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             seconds[item.nodeid] = round(time.process_time() - begun, 3)
         measure.stop()
-        with warnings.catch_warnings(action="ignore"):  # that there may be none
-            data = measure.get_data()
-        lines = {
-            str(Path(path).relative_to(_core())): data.contexts_by_lineno(path) for path in data.measured_files()
-        }
-        return {"seconds": seconds, "lines": lines, "failed": _RUNNING["failed"]}
+        return {"seconds": seconds, "lines": _lines(), "failed": _RUNNING["failed"]}
 
+    yield {"tests": IMPORTED, "seconds": {}, "lines": _lines(), "failed": None}  # a forked process forgets them
     for file, items in by_file.items():
         ended, found = _forked(functools.partial(measured, items), 600)
         yield {"tests": file, **(found or {"failed": f"ended with {ended}"})}
+
+
+def _lines() -> dict[str, dict[int, list[str]]]:
+    """Return what executed each line of each measured file."""
+    with warnings.catch_warnings(action="ignore"):  # that there may be none
+        data = _RUNNING["coverage"].get_data()
+    return {str(Path(path).relative_to(_core())): data.contexts_by_lineno(path) for path in data.measured_files()}
 
 
 def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -273,3 +262,19 @@ def _core() -> Path:
 def _jobs() -> dict[str, Any]:
     path = os.environ.get(JOBS)
     return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}
+
+
+def _begin_to_measure() -> None:
+    """Import what is measured: before anything else of the core is, as by pytest's configuration of the tests."""
+    jobs = _jobs()
+    files = [str(_core() / file) for file in jobs["files"]]
+    _RUNNING["coverage"] = measure = coverage.Coverage(data_file=None, include=files, config_file=False)
+    measure.start()
+    measure.switch_context(IMPORTED)
+    for module in jobs["modules"]:
+        importlib.import_module(module)
+    measure.switch_context("")
+
+
+if "measured" in _jobs():
+    _begin_to_measure()

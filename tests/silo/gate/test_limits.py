@@ -166,3 +166,13 @@ def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Pa
     estimated = effort(plan).memory
     assert peak < estimated + 1e6  # beside the round: imports on first use, the ledger, the message's own objects
     assert estimated < 50 * peak + 50e6  # it is cautious, and still tells megabytes from gigabytes
+
+
+def test_a_round_may_take_all_that_is_allowed_and_no_more() -> None:
+    limits = Limits(seconds=3.0, megabytes=2.0)
+    assert limits.objection(Effort(3.0, 2_000_000.0)) == ""
+    assert "would take 3 seconds and 2 MB" in limits.objection(Effort(3.001, 2e6))
+    assert "the 3 seconds or 2 MB that its operator allows" in limits.objection(Effort(0.0, 2e6 + 1))
+    assert "less than a second and 5 MB" in limits.objection(Effort(0.99, 5e6))
+    assert "1 seconds and 5 MB" in limits.objection(Effort(1.0, 5e6))
+    assert (Limits().seconds, Limits().megabytes) == (120.0, 2000.0)
