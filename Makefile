@@ -11,7 +11,7 @@
 #                   services, machines and core dumps
 #   make comparison   install PyTorch and Opacus (1 GB; 5 GB with CUDA), and run the test that needs them
 #   make audit      attack every mechanism at full size, and break each to check that the audit notices; crash at every
-#                   pair of points
+#                   pair of points; and make small mistakes in the core to check that the tests notice
 # For releases (CONTRIBUTING.md, "Release"):
 #   make dist       build wheel and sdist of the last commit into dist/, twice, and compare them byte for byte
 #   make release    the same, with the contents of an installation (SBOM), checksums and, given RELEASE_KEY, a signature
@@ -96,6 +96,7 @@ docs: $(VENV)/.docs
 audit: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist load -q audits
 	RINGFENCE_EFFORT=20 $(BIN)/pytest -n 2 -q tests/fuzz tests/silo/gate/test_gate_machine.py
+	$(MEMORY) $(BIN)/python -m tools.mutants
 
 dist: $(VENV)/.release
 	$(BIN)/python -m tools.release build
@@ -117,4 +118,4 @@ $(VENV)/.%: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) site dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutants

@@ -227,3 +227,11 @@ def test_an_odometer_climbs_to_the_first_rung_that_admits_all_plans() -> None:
         reading = odometer([start, *[once(1.0)] * later], DELTA)
         share = DELTA / (rung * (rung - 1))
         assert reading.epsilon == gaussian_epsilon(unit * math.sqrt(rung), share * (1 - RESERVE)), rung
+
+
+def test_a_sampled_release_too_large_to_compose_is_dominated_by_all_its_rounds_without_sampling() -> None:
+    for shift, count in ((1e7, 3), (3e6, 7), (1.1e6, 1)):
+        found = Fraction(accountant.dominating_shift([(PoissonRelease(0.5, shift), count)], 1e-9, 0)) ** 2
+        assert count * Fraction(shift) ** 2 <= found <= count * Fraction(shift) ** 2 * (1 + Fraction(1, 2**46))
+    assert accountant.epsilon([(PoissonRelease(0.5, 1e7), 3)], DELTA) == math.inf
+    assert accountant.delta([(PoissonRelease(0.5, 1e7), 3)], 5.0) == 1.0

@@ -1,4 +1,4 @@
-"""Mutants are small mistakes with lasting names; the tests that reach one are run against it, and against no original."""
+"""Mutants are small mistakes with lasting names; a test that notices one kills it, and the original survives."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -31,13 +31,13 @@ def test_a_program_has_a_mutant_for_every_small_mistake_and_none_in_its_text() -
     assert found == [
         ("module", "LEAST: int = «3 → 4»"),
         ("module", "LEAST: int = «3 → 2»"),
-        ("chosen", "def chosen(a: \"list[1]\", b= «0.5 → 1.0» ):"),
-        ("chosen", "def chosen(a: \"list[1]\", b= «0.5 → 0.25» ):"),
+        ("chosen", 'def chosen(a: "list[1]", b= «0.5 → 1.0» ):'),
+        ("chosen", 'def chosen(a: "list[1]", b= «0.5 → 0.25» ):'),
         ("chosen", "if a «< → <=» b and not a.empty:"),
         ("chosen", "if a «< → >=» b and not a.empty:"),
         ("chosen", "if a < b «and → or» not a.empty:"),
         ("chosen", "if a < b and «not → » a.empty:"),
-        ("chosen", "«raise ValueError(f\"{a + 1} is too small\") → pass»"),
+        ("chosen", '«raise ValueError(f"{a + 1} is too small") → pass»'),
         ("chosen", "«a.used = True → pass»"),
         ("chosen", "a.used = «True → False»"),
         ("chosen", "return «max(a - b, -1) → (None)»"),
@@ -72,7 +72,7 @@ def test_every_mutant_that_is_listed_as_equivalent_exists_and_has_a_reason() -> 
 
 
 def trial(mutant: Mutant, *, imported: bool) -> dict[str, Any]:
-    return {"mutant": asdict(mutant), "tests": [RULE], "imported": imported, "seconds": 1.0}
+    return {"mutant": asdict(mutant), "tests": {RULE: 1.0}, "imported": imported}
 
 
 def test_a_mistake_is_noticed_wherever_it_takes_effect_and_the_original_never_is() -> None:
@@ -93,7 +93,9 @@ def test_the_tests_that_execute_a_line_are_known_and_what_imports_execute_is_kno
     lines = result["lines"][SECTIONS]
     imported = imports["lines"][SECTIONS]
     text = (SOURCE / SECTIONS).read_text(encoding="utf-8").splitlines()
-    at_import, inside = (next(str(n) for n, line in enumerate(text, 1) if part in line) for part in ("_BLOCK = ", "mixed ="))
+    at_import, inside = (
+        next(str(n) for n, line in enumerate(text, 1) if part in line) for part in ("_BLOCK = ", "mixed =")
+    )
     assert imported[at_import] == ["while modules are imported"]
     assert lines[inside]
     assert inside not in imported
@@ -101,6 +103,8 @@ def test_the_tests_that_execute_a_line_are_known_and_what_imports_execute_is_kno
     assert all(name.startswith("tests/protocol/test_sections.py::") for name in lines[inside])
 
 
-@pytest.mark.parametrize(("killed", "of", "low", "high"), [(38, 40, 0.8308, 0.9939), (0, 10, 0.0, 0.3085), (10, 10, 0.6915, 1)])
+@pytest.mark.parametrize(
+    ("killed", "of", "low", "high"), [(38, 40, 0.8308, 0.9939), (0, 10, 0.0, 0.3085), (10, 10, 0.6915, 1)]
+)
 def test_a_sample_s_interval_is_exact(killed: int, of: int, low: float, high: float) -> None:
     assert interval(killed, of) == pytest.approx((low, high), abs=1e-4)

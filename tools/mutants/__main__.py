@@ -5,8 +5,9 @@ fails (`worker.py`), and writes the score into docs/audit.md. Those listed in `e
 why no test can tell it from the original, are not tried. Exits with status 1 if fewer than 95 % of the others are
 killed.
 
-`.mutants/` keeps which test executes which line, and how mutants fared: one that was killed is tried again once its file
-or the file of the test that killed it has changed, and one that survived once any test has. Nothing is changed in `src`.
+`.mutants/` keeps which test executes which line, and how mutants fared: one that was killed is tried again once its
+file or the file of the test that killed it has changed, and one that survived once any test has. Nothing is changed in
+`src`.
 """
 
 import argparse
@@ -111,7 +112,7 @@ def equivalents() -> dict[str, str]:
 def test_files() -> list[str]:
     """Return the files of tests that `make test` runs and that may reach the core."""
     command = ["make", "--no-print-directory", "--dry-run", "tests"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603
     left_out = re.findall(r"--ignore=(\S+)", told)
     found = (str(path.relative_to(ROOT)) for folder in TESTS for path in (ROOT / "tests" / folder).rglob("test_*.py"))
     return sorted(name for name in found if not name.startswith(tuple(left_out)))
@@ -130,7 +131,7 @@ def measured() -> Reach:
     missing = [name for name in test_files() if known(name) is None]
     if missing or known(IMPORTED) is None:
         missing = missing or test_files()[:1]
-        print(f"Running {len(missing)} files of tests to see which lines each test executes.", flush=True)
+        print(f"Running {len(missing)} files of tests to see which lines each test executes.", flush=True)  # noqa: T201
         modules = ["ringfence." + file.removesuffix(".py").replace("/", ".") for file in files]
         jobs = [{"measured": True, "files": files, "modules": modules} for _ in range(WORKERS)]
         for result in work(jobs, [missing[place::WORKERS] for place in range(WORKERS)]):
@@ -168,12 +169,12 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
     jobs: list[dict[str, Any]] = []
     for mutant in waiting:
         tests, imported = reach.of(mutant)
-        seconds = sum(reach.seconds[name] for name in tests)
         if tests:
-            jobs.append({"mutant": asdict(mutant), "tests": tests, "imported": imported, "seconds": seconds})
+            seconds = {name: reach.seconds[name] for name in tests}
+            jobs.append({"mutant": asdict(mutant), "tests": seconds, "imported": imported})
         else:
             outcome[mutant.name] = None
-    print(f"Trying {len(jobs)} mutants.", flush=True)
+    print(f"Trying {len(jobs)} mutants.", flush=True)  # noqa: T201
     shares = [jobs[place::WORKERS] for place in range(WORKERS)]
     files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
     with memory.open("a") as written:
@@ -184,7 +185,7 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
             written.write(json.dumps({"name": name, "by": by, "of": of}) + "\n")
             written.flush()
             if by is None:
-                print(f"survived: {name}", flush=True)
+                print(f"survived: {name}", flush=True)  # noqa: T201
     return {mutant.name: outcome[mutant.name] for mutant in chosen if mutant.name in outcome}
 
 
@@ -218,7 +219,7 @@ def work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Iter
             command = [sys.executable, "-m", "pytest", "-p", "tools.mutants.worker", "-p", "no:cacheprovider", "-q"]
             with (own / "output").open("w") as output:
                 running.append(
-                    subprocess.Popen(
+                    subprocess.Popen(  # noqa: S603
                         [*command, *files], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
                     )
                 )
@@ -238,7 +239,7 @@ def work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Iter
                 lines.close()
         for number, process in enumerate(running):
             if process.returncode:
-                print((Path(folder) / str(number) / "output").read_text()[-3000:])
+                print((Path(folder) / str(number) / "output").read_text()[-3000:])  # noqa: T201
                 sys.exit(f"A worker ended with status {process.returncode}.")
 
 
@@ -262,7 +263,9 @@ def interval(killed: int, of: int) -> tuple[float, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the mutants, print and write the scores, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all of them if none is given")
+    parser.add_argument(
+        "groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all of them if none is given"
+    )
     parser.add_argument("--sample", type=int, metavar="N", help="as many mutants of each group, chosen by a hash")
     parser.add_argument("--seed", type=int, default=0, help="another one chooses another sample")
     options = parser.parse_args(arguments)
@@ -287,8 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append((group, len(made[group]), len(found), len(others) - len(left), equal, len(left)))
     rows.append(("all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))))  # type: ignore[arg-type]
     table = "\n".join(_table(rows))
-    print(table)
-    print(*(f"survived: {name}" for name in survivors), sep="\n")
+    print(table, *(f"survived: {name}" for name in survivors), sep="\n")  # noqa: T201
     if not options.groups:
         text = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(_SECTION.sub(lambda _: f"\n{table}\n\n", text), encoding="utf-8")

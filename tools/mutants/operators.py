@@ -120,7 +120,7 @@ class _Reader:
         if isinstance(node, ast.stmt):
             statement = node
         if statement is not None:
-            for where, new in self._changes(node):
+            for where, new in (*self._changes(node), *self._replacements(node)):
                 yield self._mutant(where, new, function, statement)
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = node.name if function == "module" else f"{function}.{node.name}"
@@ -128,7 +128,7 @@ class _Reader:
             yield from self._visit(child, function, statement)
 
     def _changes(self, node: ast.AST) -> Iterator[tuple[tuple[int, int], str]]:
-        """Return the parts of the node's own text that can be replaced, and by what."""
+        """Return the operators, numbers and names in the node's own text that can be replaced, and by what."""
         match node:
             case ast.Compare(left=left, comparators=others):
                 for before, after in pairwise([left, *others]):
@@ -156,6 +156,9 @@ class _Reader:
                 if name in _CALLED:
                     _, end = self._span(called)
                     yield (end - len(name), end), _CALLED[name]
+
+    def _replacements(self, node: ast.AST) -> Iterator[tuple[tuple[int, int], str]]:
+        """Return conditions, returned values and statements that can be replaced, and by what."""
         match node:
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 yield from self._negated(test)

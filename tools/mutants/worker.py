@@ -37,8 +37,8 @@ COPY = "MUTANTS_COPY"
 """The variable with the folder of the copy of `src` that a worker, and all that it starts, imports."""
 
 JOBS = "MUTANTS_JOBS"
-_SLOWER, _AT_LEAST = 10, 20
-"""A mutant is stopped, and counts as killed, once it computes that many times as long as its tests, and seconds."""
+_SLOWER, _AT_LEAST = 4, 10
+"""A mutant is stopped, and counts as killed, once a test computes that many times as long as usual, and seconds."""
 
 _MEMORY = 2**32
 _RUNNING = {"coverage": None, "failed": None}  # type: dict[str, Any]
@@ -117,7 +117,7 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
     killers: dict[str, Counter[str]] = {}
     gc.freeze()
     for job in jobs["trials"]:
-        mutant, seconds = Mutant(**job["mutant"]), job["seconds"]
+        mutant, seconds = Mutant(**job["mutant"]), sum(job["tests"].values())
         path = copy / mutant.file
         known = killers.setdefault(mutant.function, Counter())
         tests = sorted(job["tests"], key=lambda name: -known[name])  # the order among others stays
@@ -126,7 +126,7 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
             if codes is None:
                 by, ended = _in_a_new_process(tests, seconds)
             else:
-                chosen = [named[name] for name in tests if name in named]
+                chosen = {named[name]: job["tests"][name] for name in tests if name in named}
                 ended, found = _forked(functools.partial(_tried, chosen, codes), _SLOWER * seconds + _AT_LEAST)
                 by = found["failed"] if found else f"ended with {ended}"
         if by in named:
@@ -134,10 +134,13 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
         yield {"name": mutant.name, "by": by, "fresh": codes is None}
 
 
-def _tried(items: Sequence[pytest.Item], codes: Sequence[tuple[FunctionType, CodeType]]) -> dict[str, Any]:
+def _tried(items: dict[pytest.Item, float], codes: Sequence[tuple[FunctionType, CodeType]]) -> dict[str, Any]:
     for function, code in codes:
         function.__code__ = code
-    for item, following in _in_turn(items):
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    for item, following in _in_turn(list(items)):
+        longest = int(time.process_time() + _SLOWER * items[item]) + _AT_LEAST
+        resource.setrlimit(resource.RLIMIT_CPU, (min(most, longest), most))
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if _RUNNING["failed"]:
             break
@@ -204,8 +207,13 @@ def _in_a_new_process(tests: Sequence[str], seconds: float) -> tuple[str | None,
         arguments.write_text("\n".join(tests), encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if name != JOBS} | {"TMPDIR": folder}
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", f"@{arguments}"]
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
         )
         resource.prlimit(process.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
         try:

@@ -264,3 +264,18 @@ def test_a_budget_that_allows_less_to_any_observer_or_a_smaller_delta_does_not_c
     assert wide.covers(narrow)
     assert not narrow.covers(wide)
     assert not Budget(1.4, 1e-7).covers(narrow)
+
+
+def test_a_plan_that_does_not_fit_is_refused_with_the_plans_that_are_running_and_could_be_ended(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan
+) -> None:
+    running, ended = approved_by(gate, plan_of(epsilon=1.0)), approved_by(gate, plan_of(epsilon=0.5, rounds=3))
+    gate.end(ended)
+    too_much = plan_of(epsilon=1.9)
+    with pytest.raises(ApprovalError) as problem:
+        gate.check(too_much)
+    assert f"--end PLAN`; running: {running.digest()[:12]})" in str(problem.value)
+    ledger.grant(Budget(0.5, 1e-6))
+    with pytest.raises(ApprovalError) as problem:  # the plan itself is running, and ending it would not help
+        gate.check(running)
+    assert "running:" not in str(problem.value)

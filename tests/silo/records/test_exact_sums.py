@@ -234,3 +234,13 @@ def test_bounded_features_have_norm_one_at_most_in_exact_arithmetic(rows: list[l
     units = np.ldexp(bounded, 31)
     assert (units == np.trunc(units)).all()
     assert all(sum(int(unit) ** 2 for unit in row) <= 2**62 for row in units)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8192, 10_000, 2**19])
+@pytest.mark.parametrize("count", [0, 1, 31, 33, 40_000])
+def test_rows_of_any_width_are_divided_into_parts_that_cover_them_once(count: int, width: int) -> None:
+    found = list(exact_sums.parts(count, width))
+    assert [row for part in found for row in range(count)[part]] == list(range(count))
+    sizes = {part.stop - part.start for part in found}
+    assert all(size * width <= 2**18 or size == 32 for size in sizes)
+    assert all(size % 32 == 0 and size <= 2**14 for size in sizes)
