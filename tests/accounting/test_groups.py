@@ -108,3 +108,32 @@ def test_one_row_costs_what_it_did_and_no_row_is_refused(event: Event) -> None:
     assert event.of_group(1) == (event, 1)
     with pytest.raises(AccountingError, match="size must be a whole number"):
         event.of_group(0)
+
+
+def test_an_event_of_a_group_has_the_records_draws_and_shift_of_its_lemma() -> None:
+    fixed = FixedSizeRelease(100, 10, 0.5)
+    assert fixed.of_group(1) == (fixed, 1)
+    assert fixed.of_group(3) == (FixedSizeRelease(98, 10, math.sqrt(3) * (0.5 + 2.0**-16)), 3)
+    assert fixed.of_group(10) == (FixedSizeRelease(91, 10, math.sqrt(10) * (0.5 + 2.0**-16)), 10)
+    assert fixed.of_group(11) == (GaussianRelease(5.0), 1)  # more rows than a batch has
+    assert FixedSizeRelease(100, 95, 0.5).of_group(5)[1] == 5
+    assert FixedSizeRelease(100, 95, 0.5).of_group(6) == (GaussianRelease(3.0), 1)  # the others cannot fill a batch
+    assert PoissonRelease(0.1, 0.5).of_group(4) == (PoissonRelease(0.1, 1.0), 4)
+    assert DisjointBatchRelease("pass", 2, 0.5).of_group(4) == (DisjointBatchRelease("pass", 2, 2.0), 1)
+    counts = BinomialRelease(4.0, 100, 40, 3, 1e-9)
+    assert counts.of_group(4) == (BinomialRelease(16.0, 100, 40, 3, 1e-9), 1)
+    divided = BinomialRelease(4.0, 100, 40, 3, 1e-9, "pass", 1)
+    assert divided.of_group(1) == (divided, 1)
+    with pytest.raises(AccountingError, match="Keep one row per person"):
+        divided.of_group(2)
+    assert of_group(3, [(fixed, 5)]) == [(fixed.of_group(3)[0], 15)]
+
+
+def test_parts_of_two_silos_are_never_taken_for_parts_of_one_division() -> None:
+    part = DisjointBatchRelease("pass", 2, 0.5)
+    assert part.of_silo("north") == DisjointBatchRelease("pass of north", 2, 0.5)
+    counts = BinomialRelease(4.0, 100, 40, 3, 1e-9)
+    assert counts.of_silo("north") == counts
+    divided = BinomialRelease(4.0, 100, 40, 3, 1e-9, "pass", 1)
+    assert divided.of_silo("north") == BinomialRelease(4.0, 100, 40, 3, 1e-9, "pass of north", 1)
+    assert GaussianRelease(0.5).of_silo("north") == GaussianRelease(0.5)

@@ -167,6 +167,12 @@ def test_a_dominating_gaussian_allows_for_all_that_is_outside_and_all_rounding()
     assert composed(rounding=0.5).dominating_shift(slack, 7.0) == (0.0, 7.0)  # nothing is settled below
 
 
+def test_a_dominating_gaussian_is_proved_from_the_first_loss_that_was_kept() -> None:
+    kept = ComposedLoss(np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.3, 0.2]), 0.0, 0.0, 0.0, rounding=0.0)
+    _, start = kept.dominating_shift(1e-3, math.inf)
+    assert start == 0.5
+
+
 def test_a_least_epsilon_is_met_by_its_delta_to_twelve_digits() -> None:
     for shift in (1e-3, 0.3, 2.0, 50.0):
         epsilon = gaussian_epsilon(shift, DELTA)

@@ -22,7 +22,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, count, pairwise
+from itertools import count
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -148,7 +148,7 @@ def _tried(items: dict[pytest.Item, float], codes: Sequence[tuple[FunctionType, 
 
 
 def _in_turn(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
-    return pairwise(chain(items, [None]))  # type: ignore[arg-type]
+    return zip(items, [*items[1:], None], strict=True)
 
 
 def _codes(
@@ -257,9 +257,9 @@ def _forked(what: Callable[[], dict[str, Any]], seconds: float) -> tuple[int, di
         os.killpg(child, signal.SIGKILL)
     if (folder / "problem").exists():
         raise RuntimeError((folder / "problem").read_text())
-    found = json.loads((folder / "found").read_text()) if ended == 0 else None
+    result = json.loads((folder / "found").read_text()) if ended == 0 else None
     shutil.rmtree(folder, ignore_errors=True)
-    return ended, found
+    return ended, result
 
 
 def _core() -> Path:

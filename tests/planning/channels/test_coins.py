@@ -84,3 +84,7 @@ def test_the_least_number_of_shares_is_enough_and_one_less_is_not(parties: int) 
 def test_a_distance_that_is_no_probability_is_refused() -> None:
     with pytest.raises(AccountingError, match="distance"):
         shares_needed(parties=5, bits=8, distance=0.0)
+
+
+def test_one_coin_for_each_of_many_vectors_may_be_enough() -> None:
+    assert choose(vectors=10**6, dimension=1, shift=1.0, slack=1e-8, bits=2) == CoinNoise(1, 1)

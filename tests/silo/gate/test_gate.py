@@ -24,7 +24,7 @@ from ringfence.protocol.plan.plan import task
 from ringfence.silo.channels.own_noise import CorrelatedRounds, grid_exponent
 from ringfence.silo.gate import gate as gate_module
 from ringfence.silo.gate import mechanism
-from ringfence.silo.gate.gate import Gate
+from ringfence.silo.gate.gate import Gate, terms_in
 from ringfence.silo.gate.mechanism import Draws, release
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import LOGGED_REFUSALS, Ledger
@@ -228,3 +228,8 @@ def test_a_plan_whose_feature_norm_vanishes_is_not_answered_even_if_it_was_appro
     gate = Gate(Records(schema, np.full((40, 1), 1e-200), np.ones(40)), ledger)
     assert refusal(ask(gate, plan, 0)) is RefusalReason.NOT_APPROVED
     assert ledger.account().charged() == []
+
+
+def test_a_plan_has_no_terms_for_a_silo_that_takes_no_part_in_it(plan_of: MakePlan) -> None:
+    with pytest.raises(ApprovalError, match="Silo 'stranger' takes no part in this plan"):
+        terms_in(plan_of(), "stranger")

@@ -99,3 +99,8 @@ def test_a_budget_that_is_used_up_says_by_how_much_and_one_that_is_not_says_what
     assert "epsilon 20.00 at delta 1e-06, 5.00 is used" in BudgetUse(limit(20.0), 5.0, 0.0, 15.0).words()
     assert BudgetUse(limit(1.0), 0.25, 0.25, 0.125).kept == 0.375
     assert BudgetUse(limit(1.0), 0.75, 0.5, 0.0).kept == 0.0
+
+
+def test_a_budget_is_written_with_every_limit_and_its_observer() -> None:
+    assert str(Budget(1.0, DELTA)) == "epsilon 1 at delta 1e-06"
+    assert str(Budget(1.0, DELTA, anyone=3.0)).startswith("epsilon 1 at delta 1e-06, 3 ")

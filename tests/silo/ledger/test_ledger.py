@@ -264,3 +264,11 @@ def test_whoever_holds_a_ledger_can_read_and_append_entries_and_run_no_sql(ledge
     assert public == {
         "append", "close", "closed_on_error", "copy_to", "holds", "path", "payload", "read", "require", "writing"
     }  # fmt: skip
+
+
+def test_that_the_courier_may_be_the_silo_s_own_user_is_recorded_once(ledger: Ledger) -> None:
+    assert not ledger.account().same_user
+    ledger.allow_same_user()
+    ledger.allow_same_user()
+    assert ledger.account().same_user
+    assert [entry.kind for entry in ledger.entries()] == ["opened", "budget", "courier"]

@@ -190,3 +190,18 @@ def test_heads_of_many_coins_fall_into_parts_of_equal_probability_equally_often(
         wrong = probability * (1 - larger) / (1 - probability[number])
         wrong[number] = larger
         check_frequencies(part, dict(enumerate(probability)), notices=dict(enumerate(wrong)))
+
+
+@pytest.mark.parametrize("coins", [90, 1001, 4096])
+@pytest.mark.parametrize("bits", [10, 40])
+def test_the_rest_of_the_weights_is_no_less_than_that_of_all_further_distances_and_about_as_large(
+    coins: int, bits: int
+) -> None:
+    lows, highs, rest = distance_weights(coins, bits)
+    counts = counts_by_distance(coins)
+    unit = math.comb(coins, coins // 2 + coins % 2)
+    scaled = [Fraction(count << bits, 2 * unit) for count in counts]
+    assert all(low <= exact <= high for low, exact, high in zip(lows, scaled, highs, strict=False))
+    further = sum(scaled[len(lows) :])
+    assert 0 < further <= rest
+    assert rest <= 64 * further + 2**34
