@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -279,6 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="as many mutants of each group, chosen by a hash")
     parser.add_argument("--seed", type=int, default=0, help="another one chooses another sample")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has those in the background ignore it
     if unknown := set(options.groups) - set(GROUPS):
         parser.error(f"no group {', '.join(sorted(unknown))}: choose from {', '.join(GROUPS)}")
     listed = equivalents()
