@@ -25,7 +25,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -180,16 +179,13 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
     jobs: list[dict[str, Any]] = []
     for mutant in waiting:
         tests, imported = reach.of(mutant)
-        if tests:
-            seconds = {name: reach.seconds[name] for name in tests}
-            jobs.append({"mutant": asdict(mutant), "tests": seconds, "imported": imported})
-        else:
-            outcome[mutant.name] = None
+        seconds = {name: reach.seconds[name] for name in tests}
+        jobs.append({"mutant": asdict(mutant), "tests": seconds, "imported": imported})
     print(f"Trying {len(jobs)} mutants.", flush=True)  # noqa: T201
     shares = [jobs[place::WORKERS] for place in range(WORKERS)]
     files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
     with memory.open("a") as written, suppress(KeyboardInterrupt):  # the score is then of those tried so far
-        for result in work([{"trials": share} for share in shares], files) if jobs else ():
+        for result in work([{"trials": share} for share in shares], files):
             name, by = result["name"], result["by"]
             outcome[name] = by
             of = [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]
@@ -197,7 +193,7 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
             written.flush()
             if by is None:
                 print(f"survived: {name}", flush=True)  # noqa: T201
-    return {mutant.name: outcome[mutant.name] for mutant in takewhile(lambda each: each.name in outcome, chosen)}
+    return {mutant.name: outcome[mutant.name] for mutant in chosen if mutant.name in outcome}
 
 
 def _evidence(by: str | None, everything: str) -> str:
@@ -321,7 +317,7 @@ def _table(rows: Iterable[tuple[str, int, int, int, int, int]]) -> Iterable[str]
     yield "|---|---:|---:|---:|---:|---:|---|"
     for group, total, equal, of, killed, survived in rows:
         score = f"{killed / of:.1%}" if of else "–"
-        if of and of < total - equal:
+        if of and of < total - equal and group != "all":  # samples of the groups, whatever their sizes
             low, high = interval(killed, of)
             score += f" ({low:.0%} to {high:.0%})"
         yield f"| {group} | {total:,} | {equal} | {of:,} | {killed:,} | {survived} | {score} |"

@@ -118,6 +118,9 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
     gc.freeze()
     for job in jobs["trials"]:
         mutant, seconds = Mutant(**job["mutant"]), sum(job["tests"].values())
+        if not job["tests"]:
+            yield {"name": mutant.name, "by": None, "fresh": False}
+            continue
         path = copy / mutant.file
         known = killers.setdefault(mutant.function, Counter())
         tests = sorted(job["tests"], key=lambda name: -known[name])  # the order among others stays

@@ -272,3 +272,14 @@ def test_that_the_courier_may_be_the_silo_s_own_user_is_recorded_once(ledger: Le
     ledger.allow_same_user()
     assert ledger.account().same_user
     assert [entry.kind for entry in ledger.entries()] == ["opened", "budget", "courier"]
+
+
+def test_entries_state_the_format_in_which_they_are_written(ledger: Ledger) -> None:
+    ledger.grant(Budget(3.0, 1e-6))
+    ledger.use_inside("compared", model="m", plan="p", note="n")
+    ledger.allow_same_user()
+    assert {entry.body["format"] for entry in ledger.entries()} == {1}
+    used = ledger.entries()[-2]
+    assert (used.kind, used.body["use"], used.body["model"], used.body["plan"], used.body["note"]) == (
+        "used", "compared", "m", "p", "n",
+    )  # fmt: skip

@@ -179,3 +179,17 @@ def test_scales_for_which_nothing_is_proved_are_refused(scale: float) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 33, 70_001])
 def test_there_are_as_many_numbers_as_were_asked_for(count: int) -> None:
     assert len(discrete_gaussian(count, FINE)) == count
+
+
+def test_the_last_bit_of_a_word_is_the_sign_and_decides_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = np.random.default_rng(0).integers(2**64, size=(3, 5000), dtype=np.uint64)
+
+    def kept(flipped: int) -> NDArray[np.int64]:
+        given = [words[0] ^ np.uint64(flipped), words[1], words[2]]
+        monkeypatch.setattr(module, "uniform", lambda count: given.pop(0)[:count])
+        return module._kept(5000, 100.0)
+
+    found, opposite = kept(0), kept(1)
+    assert np.array_equal(found[found != 0], -opposite[opposite != 0])
+    assert np.any(found > 0)
+    assert np.any(found < 0)
