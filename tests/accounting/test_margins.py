@@ -23,7 +23,8 @@ from ringfence.accounting.events import (
 from ringfence.accounting.filters import RESERVE, Commitment, enough, left, odometer, used
 from ringfence.accounting.pld import ComposedLoss
 from ringfence.accounting.profiles import gaussian_delta, gaussian_epsilon
-from ringfence.accounting.sampling import exact_rounding, per_round_event, run_events, shift_of
+from ringfence.accounting.runs import per_round_event, run_events
+from ringfence.accounting.sampling import exact_rounding, shift_of
 from ringfence.errors import AccountingError
 from ringfence.protocol import Guarantee
 from tests.generated import examples

@@ -275,7 +275,7 @@ def test_that_the_courier_may_be_the_silo_s_own_user_is_recorded_once(ledger: Le
 
 
 def test_entries_state_the_format_in_which_they_are_written(ledger: Ledger) -> None:
-    ledger.grant(Budget(3.0, 1e-6))
+    ledger.grant(Budget(3.0, 1e-6), note="a second study")
     ledger.use_inside("compared", model="m", plan="p", note="n")
     ledger.allow_same_user()
     assert {entry.body["format"] for entry in ledger.entries()} == {1}
