@@ -22,9 +22,10 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import load_schema
 from ringfence.server.conduct import conduct
 from ringfence.silo.agent import serve
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.operator.setup import create_folder, make_settings
 from ringfence.transport.exchange import DirectExchange
 
 AGENTS, PROCESSES, RECORDS, WIDTH, ROUNDS = 200, 4, 100, 10, 5
@@ -58,7 +59,7 @@ def make_folders(folder: Path, agents: int) -> tuple[dict[str, Path], Path]:
         lines = [",".join([*map(repr, row), "yes" if row[0] > 0 else "no"]) for row in rows]
         data.write_text("\n".join([",".join([*names, "ill"]), *lines]) + "\n")
         settings = make_settings(name=member.name, data_file=str(data), schema_file=str(schema), port=0)
-        silo = SiloFolder.create(folder / member.name, settings, Budget(2.0, 1e-6))
+        silo = create_folder(folder / member.name, settings, Budget(2.0, 1e-6))
         approve_plan(silo, plan)
         made[member.name] = silo.path
     (folder / "plan.json").write_bytes(plan.content)

@@ -24,6 +24,7 @@ from ringfence.server.conduct import conduct
 from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.operator.setup import create_folder
 from ringfence.transport.exchange import DirectExchange
 
 NAMES = ("north", "south", "west")
@@ -73,7 +74,7 @@ def silo_folders(folder: Path, records: int, features: int) -> tuple[dict[str, S
             cells = random.uniform(-1, 1, (records, features - 1)).round(4).tolist()
             rows.writerows([*row, random.choice(["a", "b"])] for row in cells)
         settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema))
-        made[name] = SiloFolder.create(folder / name, settings, Budget(10.0, 1e-6))
+        made[name] = create_folder(folder / name, settings, Budget(10.0, 1e-6))
     loaded = load_schema(schema, "y")
     members = [Member(name, records, 1.0, 1e-6) for name in NAMES]
     plans = [make_plan(loaded, members, PlanRequest(rounds=ROUNDS, survey=False)) for _ in range(2)]

@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 from ringfence.shuffler.store import Store
 from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.setup import create_folder
 
 IDLE = (31, 1000)
 CHURN = 41_000
@@ -141,7 +142,7 @@ def silo(folder: Path) -> SiloFolder:
     settings = SiloSettings(
         name="clinic", data_file=str(folder / "records.csv"), schema_file=str(folder / "schema.toml")
     )
-    return SiloFolder.create(folder / "clinic", settings, Budget(1.0, 1e-6))
+    return create_folder(folder / "clinic", settings, Budget(1.0, 1e-6))
 
 
 def operator(port: int, token: str) -> Ask:

@@ -32,9 +32,9 @@ from ringfence.evidence.audit.game import memory_folder
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import RoundRequest, load_schema
-from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.operator.setup import create_folder, make_settings
 
 ANSWERS, BLOCKS, ALARM = 10_000, 12, 2e-3
 RECORDS, WIDTH = 1000, 50
@@ -63,7 +63,7 @@ class Agent:
         lines = [",".join([*map(repr, row.tolist()), "yes" if place % 2 else "no"]) for place, row in enumerate(rows)]
         data.write_text("\n".join([",".join([*names, "ill"]), *lines]) + "\n")
         settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), port=0)
-        made = SiloFolder.create(folder / "clinic", settings, Budget(1.0, 1e-6))
+        made = create_folder(folder / "clinic", settings, Budget(1.0, 1e-6))
         request = PlanRequest(rounds=rounds, algorithm="minibatch-sgd", survey=False)
         self.plan = make_plan(load_schema(schema, "ill"), [Member("clinic", RECORDS, 1.0, 1e-6)], request)
         approve_plan(made, self.plan)

@@ -16,7 +16,8 @@ import pytest
 from ringfence.errors import PlanError
 from ringfence.federation.training import Silo, train
 from ringfence.planning.request import Member
-from ringfence.protocol import Plan, SignedCertificate
+from ringfence.protocol import Plan
+from ringfence.protocol.documents.certificate import SignedCertificate
 from ringfence.shuffler.sealing import sign
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.certificate import certify

@@ -27,13 +27,14 @@ from ringfence.shuffler import sealing
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.backup import back_up, restore
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.custody import objection
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator.decisions import approve_plan, end_plan, set_budget, update_data
+from ringfence.silo.operator.setup import create_folder, make_settings
 from tests.shuffler.depositors import depositors
 from tests.shuffler.shuffled_federation import shuffle_of
 from tests.silo.agents import SCHEMA, make_silo_folder
@@ -232,7 +233,7 @@ class Beginning(Life):
 
     def _create(self, path: Path, ledger: str | None = None) -> SiloFolder:
         files = {"data_file": str(self.away / "records.csv"), "schema_file": str(self.away / "schema.toml")}
-        return SiloFolder.create(path, make_settings(name="clinic", ledger_file=ledger, **files), Budget(2.0, DELTA))
+        return create_folder(path, make_settings(name="clinic", ledger_file=ledger, **files), Budget(2.0, DELTA))
 
     def live(self) -> None:
         """Set up what is not there, and do what errors say."""

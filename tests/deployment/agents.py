@@ -30,6 +30,7 @@ from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.operator.setup import create_folder
 from tests.nursery import Python
 from tests.processes import RINGFENCE
 
@@ -135,7 +136,7 @@ class Federation:
                 age, dose = random.uniform(0, 100), random.uniform(0, 10)
                 rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no", number % RECORDS])
         settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema))
-        return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA), unusual_budget=True))
+        return Silo(create_folder(self.folder / name, settings, Budget(budget, DELTA), unusual_budget=True))
 
     def start(self) -> None:
         """Start all agents at once."""

@@ -16,8 +16,8 @@ from ringfence.deployment import doctor
 from ringfence.deployment.doctor import Diagnosis, examine
 from ringfence.deployment.nvflare import policy
 from ringfence.shuffler.store import Store
-from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.setup import create_folder, make_settings
 from tests.certificates import write_certificate
 from tests.deployment.kits import Kits, make_kits
 from tests.processes import ringfence
@@ -41,7 +41,7 @@ def silo(tmp_path: Path) -> Path:
         name="north", data_file=str(data), schema_file=str(tmp_path / "schema.toml"), port=None,
         courier_group=None,
     )  # fmt: skip
-    return SiloFolder.create(tmp_path / "silo", settings, Budget(1.0, 1e-6)).path
+    return create_folder(tmp_path / "silo", settings, Budget(1.0, 1e-6)).path
 
 
 @pytest.fixture(scope="module")

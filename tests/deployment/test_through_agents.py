@@ -9,8 +9,8 @@ import tomli_w
 
 from ringfence.model.model import Model
 from ringfence.protocol import Custom, unpack
-from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.setup import create_folder, make_settings
 from tests.deployment.agents import Federation, Silo, finish, server
 from tests.every_loss import CASES, COLUMNS, DELTA, EPSILON, Case, write_tables
 
@@ -27,7 +27,7 @@ class Agents(Federation):
         self.silos = {}
         for name, data in write_tables(folder).items():
             settings = make_settings(name=name, data_file=str(data), schema_file=str(schema), port=None)
-            self.silos[name] = Silo(SiloFolder.create(folder / name, settings, budget, unusual_budget=True))
+            self.silos[name] = Silo(create_folder(folder / name, settings, budget, unusual_budget=True))
 
     def install(self, loss: Custom) -> None:
         """Put the source where every operator puts what may be run."""

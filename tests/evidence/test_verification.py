@@ -10,7 +10,8 @@ import pytest
 
 from ringfence.errors import CertificateError
 from ringfence.evidence.verification import verify, verify_file
-from ringfence.protocol import Certificate, Guarantee, SignedCertificate, read_certificate
+from ringfence.protocol import Guarantee
+from ringfence.protocol.documents.certificate import Certificate, SignedCertificate, read_certificate
 from ringfence.protocol.public import canonical_json
 from ringfence.shuffler.sealing import new_key, sign, verifying_key
 from ringfence.silo.gate.gate import Gate

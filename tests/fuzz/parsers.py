@@ -30,6 +30,7 @@ from ringfence.model.model import Model
 from ringfence.model.personal import load_any
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.documents.certificate import Certificate, SignedCertificate
 from ringfence.protocol.losses.custom import Custom, digest_of
 from ringfence.protocol.schema.draft import draft_schema, drafted_columns, repeating_identifiers
 from ringfence.server import transcript
@@ -261,7 +262,7 @@ def silo_folder() -> SiloFolder:
 
 
 @cache
-def certificate() -> protocol.SignedCertificate:
+def certificate() -> SignedCertificate:
     """The certificate of that silo."""
     return certify(silo_folder())
 
@@ -273,7 +274,7 @@ def _certified_plan() -> protocol.Plan:
 
 def _verify_signed_again(content: bytes) -> object:
     """Check what a certificate says after repairing its hash chain, so that what is changed gets past the hashes."""
-    parsed = protocol.Certificate.parse(content, error=CertificateError)
+    parsed = Certificate.parse(content, error=CertificateError)
     previous, entries = GENESIS, []
     for entry in parsed.entries:
         payload = entry.payload if entry.plan is None else entry.plan.digest()
@@ -281,7 +282,7 @@ def _verify_signed_again(content: bytes) -> object:
         entries.append(entry.model_copy(update={"payload": payload, "hash": previous}))
     again = parsed.model_copy(update={"entries": tuple(entries), "head": previous})
     signed = again.signed_bytes()
-    return verify(protocol.SignedCertificate(again, sign(silo_folder().key(), signed)).to_file())
+    return verify(SignedCertificate(again, sign(silo_folder().key(), signed)).to_file())
 
 
 def _verify_with_plan(content: bytes) -> object:

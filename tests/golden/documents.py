@@ -59,13 +59,14 @@ from ringfence.shuffler import sealing
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import mechanism
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import export
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator import decisions
+from ringfence.silo.operator.setup import create_folder, make_settings
 from ringfence.simulation.sweep import sweep
 from ringfence.storage.files import read_key, write_private
 from tests.golden import reading
@@ -108,7 +109,7 @@ class Golden:
             schema_file=str(self.folder / "data" / f"schema-{schema}.toml"),
         )
         folder.parent.mkdir(parents=True, exist_ok=True)
-        return SiloFolder.create(folder, settings, budget, **decided)
+        return create_folder(folder, settings, budget, **decided)
 
     def plan(
         self,

@@ -16,11 +16,12 @@ from ringfence.evidence.forks import require_one_history, require_transcript_hea
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger, watermark
 from ringfence.silo.ledger.registry import Registry
 from ringfence.silo.operator import decisions
+from ringfence.silo.operator.setup import create_folder, make_settings
 
 
 def _refusal(act: Callable[[], object]) -> str:
@@ -102,7 +103,7 @@ def second_ledger_objection(folder: Path, another: Path, data: Path | None = Non
     settings = SiloFolder.open(folder).settings
     files = {"data_file": str(data or settings.data_file), "schema_file": str(schema or settings.schema_file)}
     made = make_settings(name="another", **files)
-    return _refusal(lambda: SiloFolder.create(another, made, Budget(1.0, 1e-6)))
+    return _refusal(lambda: create_folder(another, made, Budget(1.0, 1e-6)))
 
 
 def register(folder: Path) -> None:

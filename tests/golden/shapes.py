@@ -18,14 +18,15 @@ from ringfence.evidence.dossier.signing import DossierContent, DossierSignature
 from ringfence.model.model import Model
 from ringfence.model.personal import PersonalModel
 from ringfence.protocol import Plan, Public, RoundRequest
-from ringfence.protocol.documents.certificate import CertificateFile
+from ringfence.protocol.documents.certificate import Certificate, CertificateFile
 from ringfence.server import transcript
 from ringfence.shuffler.store import Store
-from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
+from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.history import FORMATS
 from ringfence.silo.operator import decisions
+from ringfence.silo.operator.setup import create_folder, make_settings
 from ringfence.simulation.table import SweepHeader
 from ringfence.storage.chain import Entry
 from ringfence.storage.files import state_folder
@@ -85,7 +86,7 @@ def ledger_formats(path: Path) -> list[tuple[str, int]]:
 def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     """Return which fields this version writes, by document; `golden` lends data, and `work` is an empty folder."""
     documents: dict[str, type[Public]] = {
-        "certificate": protocol.Certificate,
+        "certificate": Certificate,
         "certificate file": CertificateFile,
         "dossier": DossierContent,
         "dossier file": DossierSignature,
@@ -127,7 +128,7 @@ def _new_silo_folder(golden: Path, folder: Path, name: str, new_beginning: str =
         data_file=str(golden / "data" / f"{name}.csv"),
         schema_file=str(golden / "data" / "schema-small.toml"),
     )
-    return SiloFolder.create(folder, settings, Budget(2.0, 1e-6), note="why", new_beginning=new_beginning)
+    return create_folder(folder, settings, Budget(2.0, 1e-6), note="why", new_beginning=new_beginning)
 
 
 def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from ringfence.deployment.door import Door
 from ringfence.protocol import Answer, FloatArray, Plan, RoundRequest, parse_answer
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import approve_plan
+from ringfence.silo.operator.setup import create_folder, make_settings
 from tests.callers import Caller
 from tests.processes import start_and_wait
 
@@ -30,7 +31,7 @@ def silo_with(folder: Path, schema: str, table: str, budget: Budget, **settings:
     (folder / "records.csv").write_text(table)
     files = {"data_file": str(folder / "records.csv"), "schema_file": str(folder / "schema.toml")}
     made = make_settings(**{"name": "clinic", **files, **settings})
-    return SiloFolder.create(folder / "clinic", made, budget, unusual_budget=budget.epsilon > 20)
+    return create_folder(folder / "clinic", made, budget, unusual_budget=budget.epsilon > 20)
 
 
 def make_silo_folder(

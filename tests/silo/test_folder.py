@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import SiloError
-from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
+from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.setup import create_folder, make_settings
 from tests.nursery import completed
 from tests.silo.agents import ROOT, SCHEMA
 
@@ -33,7 +34,7 @@ def settings_of(data: Path, group: int | None = OWN, **more: str) -> SiloSetting
 
 
 def create(data: Path, group: int | None = OWN) -> SiloFolder:
-    return SiloFolder.create(data.parent / "clinic", settings_of(data, group), Budget(1.0, 1e-6))
+    return create_folder(data.parent / "clinic", settings_of(data, group), Budget(1.0, 1e-6))
 
 
 def another_group() -> int:

@@ -15,8 +15,8 @@ from ringfence.errors import RegistryError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import load_schema, parse_schema
-from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.setup import create_folder, make_settings
 from ringfence.silo.records.records import load_records
 from ringfence.sources import read_table
 from tests.silo.agents import approved, serving
@@ -70,7 +70,7 @@ def test_postgresql_feeds_an_agent_and_a_changed_query_is_noticed(
 ) -> None:
     source = described(tmp_path, cluster.address, "SELECT * FROM visits")
     settings = make_settings(name="clinic", data_file=str(source), schema_file=str(schema_file))
-    folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+    folder = create_folder(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
     schema = load_schema(schema_file, "ill")
     plan = make_plan(schema, [Member("clinic", 60, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
     approved(folder, plan)

@@ -72,7 +72,7 @@ def init(options: InitOptions) -> Output:
     Examples:
       ringfence silo init north-silo --name north --data north.csv --schema schema.toml --epsilon 4 --delta 1e-6
     """
-    from ringfence.silo.folder import SiloFolder, make_settings
+    from ringfence.silo.operator.setup import create_folder, make_settings
 
     settings = make_settings(
         name=options.name,
@@ -84,7 +84,7 @@ def init(options: InitOptions) -> Output:
     )
     folder, granted = options.folder, options.budget()
     advice: list[str] = []
-    created = SiloFolder.create(
+    created = create_folder(
         folder,
         settings,
         granted,

@@ -32,7 +32,8 @@ from ringfence.planning.query_plans import make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import FloatArray, Plan, Schema
 from ringfence.rehearsal.quote import Quote, rehearse
-from ringfence.silo.ledger.budget import Budget, require_usual_plan
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator.usual_budgets import require_usual_plan
 from ringfence.sources import frames
 
 _NOT_COMPARED = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget", "anyway"}

@@ -20,7 +20,7 @@ from ringfence.federation.progress import rounds_shown
 from ringfence.model.statement import Statement
 from ringfence.planning.search import CandidateRequest, grid, propose_search
 from ringfence.rehearsal.quote import rehearse
-from ringfence.silo.ledger.budget import require_usual
+from ringfence.silo.operator.usual_budgets import require_usual
 
 TRIED = ("algorithm", "clip", "lasso", "max_rounds", "person_rule", "ridge", "rows_per_person")
 """Parameters of estimators that say how a model is trained, and nothing else."""

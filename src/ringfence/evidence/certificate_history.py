@@ -13,7 +13,8 @@ from ringfence.accounting.charges import plan_events, task_event
 from ringfence.accounting.events import Event, in_version, seen_by
 from ringfence.accounting.filters import Commitment, guaranteed, used
 from ringfence.errors import CertificateError
-from ringfence.protocol import CertifiedEntry, Guarantee, Observer, Plan, SiloTerms, observers_of
+from ringfence.protocol import Guarantee, Observer, Plan, SiloTerms, observers_of
+from ringfence.protocol.documents.certificate import CertifiedEntry
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.plan.guarantee import OBSERVERS
 from ringfence.protocol.plan.plan import task

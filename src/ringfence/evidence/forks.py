@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import CertificateError, MessageError
-from ringfence.protocol import SignedHead, parse_answer, read_certificate
+from ringfence.protocol import SignedHead, parse_answer
+from ringfence.protocol.documents.certificate import read_certificate
 from ringfence.server.transcript import Answered, read_transcript
 from ringfence.shuffler import sealing
 

@@ -14,17 +14,8 @@ from typing import Any
 from ringfence.errors import CertificateError, RingfenceError, visible
 from ringfence.evidence.certificate_history import ROUNDING, History
 from ringfence.model.statement import Statement, observer_words
-from ringfence.protocol import (
-    Certificate,
-    CertifiedEntry,
-    Guarantee,
-    Observer,
-    SignedCertificate,
-    Unit,
-    against_words,
-    claimed_against,
-    read_certificate,
-)
+from ringfence.protocol import Guarantee, Observer, Unit, against_words, claimed_against
+from ringfence.protocol.documents.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
 from ringfence.protocol.plan.guarantee import against
 from ringfence.protocol.plan.plan import fewest_colluders, protected_by
 from ringfence.shuffler import sealing

@@ -36,8 +36,9 @@ from ringfence.protocol.plan import sections
 from ringfence.rehearsal.quote import Quote, rehearse
 from ringfence.server import state as learned
 from ringfence.server.rounds import RoundOutcome
-from ringfence.silo.ledger.budget import Budget, require_usual, require_usual_plan
+from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.operator.usual_budgets import require_usual, require_usual_plan
 from ringfence.silo.records.records import Records, load_records
 
 Planned: TypeAlias = Callable[[Sequence[Plan], Sequence[str]], None]

@@ -1,4 +1,4 @@
-"""Public documents: plans and their parts, schemas, losses, messages and certificates.
+"""Public documents: plans and their parts, schemas, losses and messages.
 
 This is the one namespace for what plans are made of. Every query, loss, channel, sampling rule, algorithm, column type
 and feature map can be imported from here:
@@ -22,10 +22,6 @@ from ringfence.protocol.channels import Channel as Channel
 from ringfence.protocol.channels.base import BaseChannel as BaseChannel
 from ringfence.protocol.channels.own_noise import OwnNoise as OwnNoise
 from ringfence.protocol.channels.shuffler import ShufflerChannel as ShufflerChannel
-from ringfence.protocol.documents.certificate import Certificate as Certificate
-from ringfence.protocol.documents.certificate import CertifiedEntry as CertifiedEntry
-from ringfence.protocol.documents.certificate import SignedCertificate as SignedCertificate
-from ringfence.protocol.documents.certificate import read_certificate as read_certificate
 from ringfence.protocol.documents.custody import DataChange as DataChange
 from ringfence.protocol.documents.custody import FormerLedger as FormerLedger
 from ringfence.protocol.documents.custody import NewBeginning as NewBeginning

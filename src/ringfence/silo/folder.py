@@ -16,10 +16,8 @@ The folder is closed to other users. A courier of another user is let in by its 
 
 import grp
 import os
-import secrets
 import shlex
 import stat
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,25 +26,19 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 
 from ringfence import sources
-from ringfence.errors import WHY, RecordsError, SiloError, os_error_as
+from ringfence.errors import WHY, SiloError, os_error_as
 from ringfence.protocol import Public, SiloName, explain, load_columns
-from ringfence.protocol.plan.checks import name_problem
-from ringfence.protocol.schema.schema import load_roles
 from ringfence.silo.gate.limits import Limits
 from ringfence.silo.ledger import custody
-from ringfence.silo.ledger.budget import Budget, require_usual
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.records.records import DataSet, load_data_set
 from ringfence.silo.records.storage import PRECISIONS, Keeping
 from ringfence.storage.files import (
-    make_folder,
     read_key,
     read_token,
     require_known_format,
     served_alone,
     write_private,
-    write_token,
-    write_whole,
 )
 from ringfence.storage.toml_files import read_toml, toml_text
 
@@ -75,76 +67,12 @@ class SiloSettings(Public):
     kept_in: Literal["memory", "files"] | None = None
 
 
-def make_settings(**given: str | int | None) -> SiloSettings:
-    """Return valid settings for a silo's folder, or raise SiloError that explains what is wrong."""
-    try:
-        settings = SiloSettings.model_validate(given)
-    except ValidationError as refused:
-        raise SiloError(f"A silo cannot be set up like this: {explain(refused)}.") from None
-    if problem := name_problem(settings.name):
-        raise SiloError(f"A silo cannot be set up like this: its name {problem}.")
-    return settings
-
-
 @dataclass(frozen=True)
 class SiloFolder:
     """A silo's folder that has been set up."""
 
     path: Path
     settings: SiloSettings
-
-    @classmethod
-    def create(
-        cls,
-        folder: Path,
-        settings: SiloSettings,
-        budget: Budget,
-        *,
-        note: str = "",
-        unusual_budget: bool = False,
-        new_beginning: str = "",
-        advise: Callable[[str], object] = lambda _: None,
-    ) -> Self:
-        """Set up a folder. The data must be readable with the schema; nothing that exists is overwritten.
-
-        An offset, exposure or weight that the silo's own schema names must lie within its bounds: only the operator
-        sees this error, and no plan's author has chosen the column.
-
-        Unless `unusual_budget`, the budget must protect somebody (`require_usual`). Data that already has a ledger is
-        refused, unless the settings name that ledger, or `new_beginning` says why there should be another. `advise` is
-        called with what the operator alone should know about the persons in it.
-        """
-        settings = settings.model_copy(
-            update={
-                "data_file": str(Path(settings.data_file).absolute()),
-                "schema_file": str(Path(settings.schema_file).absolute()),
-                "ledger_file": settings.ledger_file and str(Path(settings.ledger_file).resolve()),
-            }
-        )
-        made = cls(folder.absolute(), settings)
-        _ = made._courier_group  # a group that does not exist is found before anything is written
-        records = made.records()
-        for problem in records.clamped_parts(load_roles(Path(settings.schema_file)), None):
-            raise RecordsError(problem)
-        for sentence in records.advice:
-            advise(sentence)
-        if not unusual_budget:
-            require_usual(budget.limits, len(records))
-        made.require_closed(*made.data_files())
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise SiloError(f"{folder} already exists and is not an empty folder: name a new folder for the silo.")
-        with os_error_as(SiloError, f"The folder {folder} cannot be set up: {WHY}."):
-            make_folder(folder, 0o700)
-            folder.chmod(0o700)
-            made.open_to_couriers(folder, 0o710)
-            made._begin_ledger(records, budget, note, new_beginning)
-            write_whole(made.key_path, made._first_key().hex().encode() + b"\n")
-            write_token(made.token_path)
-            made.open_to_couriers(made.token_path, 0o640)
-            made.tell_couriers(settings.port)
-            # Last: a folder without it was not finished, and is refused.
-            write_private(folder / "silo.toml", _toml(settings.model_dump(exclude_none=True)))
-        return made
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -212,23 +140,6 @@ class SiloFolder:
         records.version = version
         return records
 
-    def _begin_ledger(self, records: DataSet, budget: Budget, note: str, new_beginning: str) -> None:
-        """Create the ledger of a new silo folder, or join the ledger file that its settings name."""
-        if self.settings.ledger_file is None:
-            custody.create_ledger(
-                self.ledger_path,
-                records.marks,
-                silo=self.name,
-                budget=budget,
-                note=note,
-                reason=new_beginning,
-                settled=True,
-            ).close()
-            return
-        with custody.join_ledger(self.ledger_path, records.marks, silo=self.name) as ledger:
-            if ledger.account().budget != budget:
-                ledger.grant(budget, note=note)
-
     def ledger(self) -> Ledger:
         """Open and verify the ledger of the silo's folder, which must be this silo's."""
         return Ledger.open(self.ledger_path, owner=self.name)
@@ -240,13 +151,6 @@ class SiloFolder:
     def key(self) -> bytes:
         """Return the 32 bytes of the Ed25519 private key in the silo's folder."""
         return read_key(self.key_path, SiloError)
-
-    def _first_key(self) -> bytes:
-        """Return a new key, or that of the folder whose ledger this one joins: a head signed by one binds the other."""
-        beside = self.ledger_path.with_name(self.key_path.name)
-        if self.settings.ledger_file is not None and beside.exists():
-            return read_key(beside, SiloError)
-        return secrets.token_bytes(32)  # any 32 bytes are an Ed25519 private key (RFC 8032, 5.1.5)
 
     def alone(self) -> AbstractContextManager[None]:
         """Lock the silo's folder for one agent; the lock ends with the process, however that ends."""

@@ -19,7 +19,7 @@ from ringfence.evidence.dossier.writing import WrittenDossier, write_dossier
 from ringfence.model.model import Model
 from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol import read_certificate
+from ringfence.protocol.documents.certificate import read_certificate
 from ringfence.shuffler.sealing import verifying_key
 from ringfence.storage.files import read_key
 from tests.evidence.dossier.conftest import NOTE, RECORDS, Run

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ringfence.errors import CertificateError
 from ringfence.evidence.verification import verify
-from ringfence.protocol import Certificate, Guarantee, NoisyUpdate, Plan, SignedCertificate
+from ringfence.protocol import Guarantee, NoisyUpdate, Plan
+from ringfence.protocol.documents.certificate import Certificate, SignedCertificate
 from ringfence.shuffler.sealing import verifying_key
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate

@@ -24,11 +24,12 @@ from ringfence.protocol import (
     unpack,
 )
 from ringfence.protocol.plan.effort import LEAST_AT_ONCE
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.operator.decisions import approve_plan, review_plan
+from ringfence.silo.operator.setup import create_folder, make_settings
 from ringfence.silo.queries import compute
 from ringfence.silo.records.records import DataSet, Records, load_data_set, load_records
 from ringfence.silo.records.schema_check import check_schema
@@ -178,7 +179,7 @@ def planned(schema: Schema, records: int) -> Plan:
 
 def folder_of(folder: Path, budget: Budget) -> SiloFolder:
     data, schema = str(folder / "north.csv"), str(folder / "schema.toml")
-    return SiloFolder.create(folder / "folder", make_settings(name="north", data_file=data, schema_file=schema), budget)
+    return create_folder(folder / "folder", make_settings(name="north", data_file=data, schema_file=schema), budget)
 
 
 def gate_of(data: DataSet, plan: Plan, ledger: Path) -> Gate:

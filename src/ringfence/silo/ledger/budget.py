@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from ringfence.accounting.events import require_positive, require_probability
-from ringfence.errors import AccountingError, ApprovalError
-from ringfence.protocol import Guarantee, Observer, Plan, against_words
-from ringfence.protocol.plan.guarantee import LARGE_EPSILON, against
+from ringfence.errors import AccountingError
+from ringfence.protocol import Guarantee, Observer, against_words
+from ringfence.protocol.plan.guarantee import against
 
 
 @dataclass(frozen=True, init=False)
@@ -151,27 +151,3 @@ BASIS_WORDS: Mapping[Basis, str] = {
 def read_budget(body: Mapping[str, Any]) -> Budget:
     """Read the budget from the body of a ledger's entry."""
     return Budget.of([Guarantee.model_validate(limit) for limit in body["limits"]])
-
-
-def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unusual-budget") -> None:
-    """Raise ApprovalError if a budget for that many records protects almost nobody, unless that is intended.
-
-    At epsilon 20, a guess whether a record was there may be wrong with probability 2·10⁻⁹ only. A delta above 1/n
-    allows some records to be given away entirely. `word` is how the caller's user confirms such a budget.
-    """
-    for limit in limits:
-        if limit.epsilon > LARGE_EPSILON:
-            excess = f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
-        elif limit.delta > 1 / records:
-            excess = f"delta {limit.delta:g} is above 1/n for n = {records}"
-        else:
-            continue
-        raise ApprovalError(
-            f"This budget protects almost nobody: {excess}. Choose a smaller one, or confirm it with {word}."
-        )
-
-
-def require_usual_plan(plan: Plan, cap: Budget | None = None, *, word: str = "--unusual-budget") -> None:
-    """Refuse to grant, in passing, what protects nobody: the guarantees asked for, or a cap on all runs."""
-    for terms in plan.silos:
-        require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records, word)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ringfence.errors import WHY, LedgerError, OutputError, PlanError, os_error_as
-from ringfence.protocol import Certificate, CertifiedEntry, Plan, SignedCertificate
+from ringfence.protocol import Plan
+from ringfence.protocol.documents.certificate import Certificate, CertifiedEntry, SignedCertificate
 from ringfence.shuffler.sealing import sign, verifying_key
 from ringfence.silo.folder import SiloFolder
 from ringfence.storage.chain import Entry, body_text

@@ -16,11 +16,12 @@ from ringfence.protocol import DataChange, Plan, Registration, load_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger import custody
-from ringfence.silo.ledger.budget import Budget, require_usual
+from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.history import Account
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.ledger.summary import summarise
 from ringfence.silo.operator.review import Review, review
+from ringfence.silo.operator.usual_budgets import require_usual
 from ringfence.storage.chain import Entry
 from ringfence.storage.files import read_file, write_private
 
