@@ -19,7 +19,7 @@ class Decider:
         self.certificates = [federation.folder / f"{file.stem}.certificate.json" for file in federation.files]
         for file, certificate in zip(federation.files, self.certificates, strict=True):
             folder, known = federation.folder / file.stem, file.with_suffix(".ledger")
-            changes = ("--epsilon", "9", "--delta", "1e-5", "--same-data-as", known)
+            changes = ("--epsilon", "9", "--delta", "1e-5", "--same-data-as", known, "--note", "a second study")
             ringfence(*federation.silo_init(folder, *changes, name=file.stem))
             ringfence("silo", "certificate", folder, "--out", certificate)
         self.key, self.out = federation.folder / "signing.key", federation.folder / "dossier.html"

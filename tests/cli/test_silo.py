@@ -114,7 +114,7 @@ def test_a_review_of_a_plan_beyond_the_budget_says_so_and_approving_it_fails(ope
     assert "The gate would NOT approve it" in operator.run("review", plan).stdout
     assert not operator.json("review", plan)["approvable"]
     operator.refuses("more than its budget", "approve", plan, "--digest", digest_of(plan))
-    operator.run("budget", "--epsilon", "6", "--delta", "1e-6")
+    operator.run("budget", "--epsilon", "6", "--delta", "1e-6", "--note", "a second study")
     operator.approve(plan)
 
 

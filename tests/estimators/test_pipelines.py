@@ -62,7 +62,9 @@ def test_a_step_that_learns_is_refused_with_the_remedy(step: Any) -> None:
 
 
 def test_targets_that_a_step_learned_to_change_are_refused_too() -> None:
-    regression = FederatedLinearRegression(epsilon=1.0, bounds=(-3, 3), target_bounds=(-1, 1), max_rounds=3, held_out=0)
+    regression = FederatedLinearRegression(
+        epsilon=1.0, bounds=(-3, 3), target_bounds=(-1, 1), max_rounds=3, held_out=0, anyway=True
+    )
     scaled = TransformedTargetRegressor(make_pipeline(Normalizer(), regression), transformer=StandardScaler())
     with pytest.raises(EstimatorError, match=r"StandardScaler .* learned from all records"):
         scaled.fit(X, X[:, 0])

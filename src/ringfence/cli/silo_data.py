@@ -105,7 +105,7 @@ def loss(
         None, "Let the silo compute it: its SHA-256 as shown, or the first 12 characters.", metavar="HEX"
     ),
 ) -> Output:
-    """Show the program of a plan's own loss, or let the silo compute it.
+    """Show the program of a plan's own loss, or install it.
 
     Read it before you install it: it decides what is learned from the silo's records.
 

@@ -167,6 +167,14 @@ class LocalFederation:
                 if plan.digest() in approved and not approved[plan.digest()].ended:
                     gate.end(plan)
 
+    def approve(self) -> None:
+        """Approve all plans at every silo; those that finished earlier repeat their answers and need no approval."""
+        for name, gate in self.gates.items():
+            approved = self.ledgers[name].account().plans
+            for plan in self.plans:
+                if plan.digest() not in approved or approved[plan.digest()].ended != "finished":
+                    gate.approve(plan)
+
     def run(
         self,
         plan: Plan,
@@ -215,9 +223,7 @@ def local_federation(
                 federation.gates[name] = Gate(silo.records, ledger, silo.key)
                 if silo.records.marks is not None:
                     custody.require_current(ledger, silo.records.marks)
-            for gate in federation.gates.values():
-                for plan in plans:
-                    gate.approve(plan)
+            federation.approve()
             yield federation
         finally:
             federation.end()  # also after an error or Ctrl-C: unused rounds must not stay reserved

@@ -4,7 +4,6 @@ Nothing of what a driver says is shown: it may quote a cell, or a password. A qu
 parser reads it, in a transaction that only reads: some other statements read or write files even there.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -66,6 +65,8 @@ def _of_postgresql(described: Description, place: str, statement: str) -> Any:
 
 def _of_sqlite(described: Description, place: str, statement: str) -> Any:
     """Run a query in an SQLite database file, opened read-only; a view takes no ATTACH, VACUUM or PRAGMA."""
+    import sqlite3
+
     import adbc_driver_sqlite.dbapi as driver
 
     path = _database_file(described, place)
