@@ -61,7 +61,7 @@ def test_a_dry_run_prints_the_quote_alone_and_charges_nothing(name: str, federat
 def test_what_is_worth_nothing_is_refused_for_no_charge_unless_it_is_wanted_anyway(
     name: str, federation: Federation, model: Path
 ) -> None:
-    poor = command(name, federation, model, "1.5" if name == "summary" else "0.001")
+    poor = command(name, federation, model, "3" if name == "summary" else "0.001")
     reason = "not expected to beat guessing" if name in ("train", "try") else "no figure would be precise enough"
     refuses(reason, *poor)
     assert charged(federation) == []

@@ -171,3 +171,16 @@ def test_four_silos_of_120_records_at_half_an_epsilon_are_refused_for_a_table_li
     """The census table of docs/results/looking.md, trained so all the same, ends below guessing."""
     lists = {f"c{n}": {"type": "categorical", "categories": list(map(str, range(n)))} for n in (9, 7, 15, 6)}
     assert not rehearse(planned(schema_of(6, **lists), epsilon=0.5, records=120, silos=4)).is_worth_it
+
+
+def test_a_coefficient_less_precise_than_scores_vary_is_quoted_as_unknown() -> None:
+    """Scores of two classes have a standard deviation of 2: a weight's effect over half of its feature's range."""
+    trained, name = plan_of(), "the coefficient of x0"
+    weights = pack(np.array([2.0, -1.0, 0.5, 0.0, 0.0]))
+    plans = [make_summary_plan(trained, weights, members(epsilon, 1000)) for epsilon in (0.5, 1.0, 2.0, 5.0)]
+    rough, *known = (rehearse(plan).half_widths[name] for plan in plans)
+    assert rough is None
+    widths = [width for width in known if width is not None]
+    assert len(widths) == 3
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] < 2.0

@@ -20,7 +20,7 @@ from ringfence.protocol.losses.targets import shifted, split_targets, values_of
 from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.encoding import features_of, offsets_of
-from ringfence.server.algorithms.survey import EXPLAINED, SCORE_VARIANCE
+from ringfence.server.algorithms.survey import DEVIATIONS, EXPLAINED, SCORE_VARIANCE
 from ringfence.silo.records.records import Records
 
 SPREAD = 0.25
@@ -72,8 +72,10 @@ class _Law:
 class Population:
     """A simulated population that fits a plan's schema, from which records are drawn."""
 
-    def __init__(self, plan: Plan, random: np.random.Generator) -> None:
-        """Draw how columns are distributed, and how the target depends on the features."""
+    def __init__(self, plan: Plan, random: np.random.Generator, weights: FloatArray | None = None) -> None:
+        """Draw how columns are distributed, and how the target depends on the features: as in a model with `weights`,
+        for one label or number, if they are given.
+        """
         self._plan, self._random, self._data = plan, random, plan.data
         self._kind = None if self._data.target is None else plan.loss.target_kind
         self._laws = {name: _law(column, random) for name, column in self._data.used.items()}
@@ -82,6 +84,8 @@ class Population:
         self._slopes = random.standard_normal((self._data.width, plan.loss.outputs if self._kind else 0))
         self._slopes /= np.maximum(((features - self._centre) @ self._slopes).std(axis=0), 1e-12)
         self._odds = ODDS * float(random.choice([-1.0, 1.0]))
+        follows = self._kind in ("label", "number") and not isinstance(plan.loss, LogLink)
+        self._model = None if weights is None or not follows else plan.loss.matrix(weights, self._data.width)
 
     def records(self, count: int) -> Records:
         """Draw records, or persons with a row each."""
@@ -115,8 +119,8 @@ class Population:
         return (guess - mean_loss(scores)) / max(abs(guess), 1e-9)
 
     def _scores(self, features: FloatArray) -> FloatArray:
-        """Return the part of the simulated targets that features explain, with variance 1 for each output."""
-        return np.asarray((features - self._centre) @ self._slopes)
+        """Return the part of the simulated targets that features explain: with variance 1, or a model's scores."""
+        return np.asarray((features - self._centre) @ self._slopes if self._model is None else features @ self._model)
 
     def _features(self, count: int) -> tuple[dict[str, Reading], FloatArray]:
         """Draw the cells of all columns, and return the features that they make."""
@@ -130,11 +134,16 @@ class Population:
         """Replace the simulated cells of targets by ones that depend on the scores."""
         data, random, count, offsets = self._data, self._random, len(scores), offsets_of(self._data, readings)
         if self._kind == "label":
-            chance = expit(math.sqrt(SCORE_VARIANCE) * scores[:, 0] + self._odds + offsets)
+            drawn = math.sqrt(SCORE_VARIANCE) * scores[:, 0] + self._odds
+            chance = expit((drawn if self._model is None else scores[:, 0]) + offsets)
             readings[str(data.target)] = Reading((random.random(count) < chance).astype(np.int64), None)
         elif self._kind == "class":
             luck = math.sqrt(CLASS_VARIANCE) * scores + random.gumbel(size=scores.shape)
             readings[str(data.target)] = Reading(np.argmax(luck, axis=1), None)
+        elif self._model is not None:
+            errors = math.sqrt(1 / EXPLAINED - 1) * scores.std() * random.standard_normal(count)
+            values = np.clip(scores[:, 0] + errors + offsets, *_ends(data.target_column))
+            readings[str(data.target)] = Reading(values, None)
         elif self._kind in ("number", "numbers"):
             for place, name in enumerate(data.targets):
                 errors = math.sqrt(1 - EXPLAINED) * random.standard_normal(count)
@@ -152,6 +161,13 @@ class Population:
         if isinstance(self._plan.loss, LogLink):
             return np.clip(low + (high - low) / 4 * np.exp(LOG_SPREAD * latent + offsets), low, high)
         return np.clip(law.centre + law.spread * latent + offsets, low, high)
+
+
+def score_spread(plan: Plan) -> float:
+    """Return the assumed standard deviation of scores: coefficients that are less precise say nothing."""
+    if plan.loss.target_kind == "number" and not isinstance(plan.loss, LogLink):
+        return math.sqrt(EXPLAINED) * plan.data.target_bound / DEVIATIONS
+    return LOG_SPREAD if isinstance(plan.loss, LogLink) else math.sqrt(SCORE_VARIANCE)
 
 
 def _law(column: ReadColumn, random: np.random.Generator) -> _Law:

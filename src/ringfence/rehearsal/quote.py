@@ -19,10 +19,10 @@ import numpy as np
 from ringfence.errors import PlanError, RingfenceError, TrainingError, visible
 from ringfence.estimates.metrics import REACH
 from ringfence.estimates.statistics import CategoryShares, StatisticsTables
-from ringfence.model.summary import coefficients_of_run
+from ringfence.model.summary import coefficients_in_table_units, coefficients_of_run
 from ringfence.planning.noise_warnings import widest_column
-from ringfence.protocol import Plan
-from ringfence.rehearsal.population import Population
+from ringfence.protocol import Plan, SecondMoments, unpack
+from ringfence.rehearsal.population import Population, score_spread
 from ringfence.rehearsal.rounds import simulated_states
 from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.queries.statistics import statistics_of_run, survival_curve_of_run
@@ -138,11 +138,12 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
     by_width = max(2, round(_WORK / (ROWS * plan.data.width**2)))
     by_rounds = max(1, _ROUNDS // sum(own.rounds for own in trained or [plan]))
     count = min(by_width, by_rounds, REHEARSALS if trained else READ)
+    start = next((unpack(stage.query.start) for stage in plan.stages if isinstance(stage.query, SecondMoments)), None)
     half_widths: dict[str, list[float | None]] = {}
     gains: list[float] = []
     try:
         for seed in range(count):
-            population = Population(trained[0] if trained else plan, np.random.default_rng(seed))
+            population = Population(trained[0] if trained else plan, np.random.default_rng(seed), start)
             silos = _silos(plan, population)
             state = _run(plan, candidates, silos, seed, whole=seed < READ)
             if trained:
@@ -193,8 +194,12 @@ def _half_widths(
     with suppress(TrainingError):  # a plan that asks for no statistics
         yield from _of_statistics(statistics_of_run(plan, findings))
     with suppress(TrainingError):  # or for no summary
-        for name, one in coefficients_of_run(plan, findings, level=level, by_silo=by_silo).items():
-            yield f"the coefficient of {name}", (one.high - one.low) / 2 if one.is_known else None
+        found = coefficients_of_run(plan, findings, level=level, by_silo=by_silo)
+        names, functions, _ = coefficients_in_table_units(plan)
+        units = dict(zip(names, np.linalg.norm(functions, axis=1), strict=True))
+        for name, one in found.items():
+            width = (one.high - one.low) / 2 if one.is_known else math.inf
+            yield f"the coefficient of {name}", width if width <= score_spread(plan) * units[name] else None
 
 
 def _of_statistics(tables: StatisticsTables) -> Iterator[tuple[str, float | None]]:
