@@ -19,7 +19,11 @@ class Owner(SiloCommands):
         super().__init__(federation.folder / "silo")
         self.model = federation.model(target=target, epsilon="4")
         known = federation.folder / "north.ledger"
-        ringfence(*federation.silo_init(self.folder, "--epsilon", "9", "--same-data-as", known))
+        ringfence(
+            *federation.silo_init(
+                self.folder, "--epsilon", "9", "--same-data-as", known, "--note", "all of its studies"
+            )
+        )
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Agents(Federation):
         """Put the source where every operator puts what may be run."""
         for silo in self.silos.values():
             (silo.silo_folder.path / "losses").mkdir(mode=0o700)
-            (silo.silo_folder.path / "losses" / "own.py").write_text(loss.source, encoding="utf-8")
+            (silo.silo_folder.path / "losses" / loss.file_name).write_text(loss.source, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
