@@ -125,7 +125,7 @@ OF_EXTRA: dict[str, tuple[Step, ...]] = {
     "simulation": (program_of("docs/choosing.md", "Simulating many runs"),),
     "serving": (
         Step("silo init silo --name north --data north.csv --schema schema.toml --epsilon 3 --delta 1e-5 "
-             "--same-data-as north.ledger"),
+             "--same-data-as north.ledger --note policy"),
         Step("silo serve silo", says="is served at", serves=True),
         Step("silo page silo", says="in a browser", serves=True),
         refused("silo serve nowhere", "nowhere"),

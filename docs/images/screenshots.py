@@ -124,7 +124,7 @@ def dossier(browser: Browser, folder: Path) -> None:
     for silo in ("south", "west"):
         ringfence(
             folder, "silo", "init", silo, "--name", silo, "--data", f"{silo}.csv", *SCHEMA_FILE, "--epsilon", "3",
-            "--delta", "1e-5", "--same-data-as", f"{silo}.ledger",
+            "--delta", "1e-5", "--same-data-as", f"{silo}.ledger", "--note", "policy",
         )  # fmt: skip
         ringfence(folder, "silo", "certificate", silo, "--out", f"{silo}.certificate.json")
     ringfence(folder, "dossier", "key", "--out", "signing.key")
