@@ -21,7 +21,7 @@ from ringfence.estimates.metrics import REACH
 from ringfence.estimates.statistics import CategoryShares, StatisticsTables
 from ringfence.model.summary import coefficients_in_table_units, coefficients_of_run
 from ringfence.planning.noise_warnings import widest_column
-from ringfence.protocol import Plan, SecondMoments, unpack
+from ringfence.protocol import Plan, unpack
 from ringfence.rehearsal.population import Population, score_spread
 from ringfence.rehearsal.rounds import simulated_states
 from ringfence.server.queries.evaluation import evaluation_of_run
@@ -138,7 +138,7 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
     by_width = max(2, round(_WORK / (ROWS * plan.data.width**2)))
     by_rounds = max(1, _ROUNDS // sum(own.rounds for own in trained or [plan]))
     count = min(by_width, by_rounds, REHEARSALS if trained else READ)
-    start = next((unpack(stage.query.start) for stage in plan.stages if isinstance(stage.query, SecondMoments)), None)
+    start = next((unpack(model) for stage in plan.stages if (model := stage.query.explains()) is not None), None)
     half_widths: dict[str, list[float | None]] = {}
     gains: list[float] = []
     try:

@@ -133,6 +133,10 @@ class BaseQuery(Public):
         """Why the query is asked, as part of a sentence; by default empty, as for training itself."""
         return ""
 
+    def explains(self) -> str | None:
+        """Return the stated weights of the model that the query explains; by default there is none."""
+        return None
+
     def uncovered(self, facts: Facts) -> str:
         """Name what no loss bound covers in a query; by default nothing."""
         return ""

@@ -48,6 +48,9 @@ class SecondMoments(MeanQuery):
     start: Vector
     pilots: int = Field(default=3, ge=1)
 
+    def explains(self) -> str:
+        return self.start
+
     def check(self, facts: Facts) -> None:
         """Refuse second moments of a loss other than the squared and the logistic one."""
         if not facts.loss.is_curved:
