@@ -209,40 +209,32 @@ def _best_clip_and_step(
     The error omits the bias from clipping several classes' gradients, so many clips, each with its own step size, have
     about the same error. The largest of these is taken, which has the least bias.
     """
-    noise = training_noise(plan)
-    numeric = plan.loss.target_kind == "number"
-    explained = _explained(plan, target)
-    steepest = _largest_curvature(plan, target, explained)
-    main = int(np.argmax(whitened.moments))
-    spread = whitened.moments / np.sum(whitened.moments)
-    averaged = averaged_iterates(plan.loss, plan.steps)
-    candidates = []
-    for clip in np.geomspace(0.2, 6.0 if numeric else 1.0, 24):
-        unit = clip * whitened.norm * target.spread
-        if numeric:  # exponentially distributed residuals: the share that is not clipped, and the bias of clipping
-            residual = math.sqrt(1 - EXPLAINED)  # deviation of the residuals, in the target's deviations
-            curvature = -math.expm1(-clip / residual)
-            shift = MEDIAN_GAP * math.exp(-clip / residual) * residual * target.spread
-            signal = explained
-        else:
-            curvature = LABEL_CURVATURE * min(1.0, 2 * clip)
-            shift = (1 - clip) * target.imbalance / LABEL_CURVATURE
-            signal = SCORE_VARIANCE
-        best = (math.inf, 1.0)
-        steps = np.array([share / steepest / max(float(np.max(whitened.moments)), 0.5) for share in STEPS])
-        errors = descent_errors(whitened.moments * curvature, steps[:, None], momentum, plan.steps, averaged)
-        for step, bias, noise_gain in zip(steps.tolist(), *errors, strict=True):
-            error = (
-                signal * float(spread @ bias**2)
-                + target.uncertainty * float(bias[main]) ** 2
-                + float(np.sum(whitened.moments * (noise_gain * unit * noise) ** 2))
-                + shift**2
-            )
-            best = min(best, (error, step))
-        candidates.append((*best, float(clip)))
-    least = min(candidates)[0] + (SAME_ERROR if plan.loss.target_kind == "class" else 0.0)
-    _, step, clip = next(own for own in reversed(candidates) if own[0] <= least)
-    return clip, step
+    numeric, explained = plan.loss.target_kind == "number", _explained(plan, target)
+    moments, counts = np.unique(whitened.moments, return_counts=True)  # few differ: those below the noise are equal
+    clips = np.geomspace(0.2, 6.0 if numeric else 1.0, 24)
+    steps = np.array(STEPS) / (_largest_curvature(plan, target, explained) * max(float(moments[-1]), 0.5))
+    if numeric:  # exponentially distributed residuals: the share that is not clipped, and the bias of clipping
+        residual = math.sqrt(1 - EXPLAINED)  # deviation of the residuals, in the target's deviations
+        curvature = -np.expm1(-clips / residual)
+        shift = MEDIAN_GAP * np.exp(-clips / residual) * residual * target.spread
+    else:
+        curvature = LABEL_CURVATURE * np.minimum(1.0, 2 * clips)
+        shift = (1 - clips) * target.imbalance / LABEL_CURVATURE
+    bias, noise_gain = descent_errors(
+        curvature[:, None, None] * moments, steps[:, None], momentum, plan.steps, averaged_iterates(plan.loss, plan.steps)
+    )
+    noise = (clips * whitened.norm * target.spread * training_noise(plan))[:, None, None] * noise_gain
+    signal, mass = explained if numeric else SCORE_VARIANCE, moments * counts
+    errors = (
+        signal * (bias**2 @ mass) / np.sum(mass)
+        + target.uncertainty * bias[..., -1] ** 2
+        + noise**2 @ mass
+        + shift[:, None] ** 2
+    )
+    least = errors.min(axis=1)
+    allowed = least.min() + (SAME_ERROR if plan.loss.target_kind == "class" else 0.0)
+    chosen = int(np.flatnonzero(least <= allowed)[-1])
+    return float(clips[chosen]), float(steps[np.argmin(errors[chosen])])
 
 
 def _explained(plan: Plan, target: TargetEstimate) -> float:
