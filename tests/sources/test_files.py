@@ -1,6 +1,8 @@
 """Files of several kinds give the same cells; what cannot be read is told in one sentence that shows none of them."""
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -43,7 +45,9 @@ def without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["pyarrow", "standard library"])
 def either_reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param != "pyarrow":
+    if request.param == "pyarrow":
+        monkeypatch.setattr(csv_files, "BLOCK", 1)  # shorter files are read without it
+    else:
         without_pyarrow(monkeypatch)
 
 
@@ -125,8 +129,15 @@ cell = st.one_of(st.sampled_from(SPELLINGS), st.floats(allow_nan=False, allow_in
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(cell, cell), max_size=8), st.sampled_from(["\n", "\r\n"]), st.sampled_from([0, 1, 2]))
-def test_pyarrow_and_the_standard_library_read_the_same(rows: list[tuple[str, str]], end: str, blank: int) -> None:
+@given(
+    st.lists(st.tuples(cell, cell), max_size=8),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from([0, 1, 2]),
+    st.integers(1, 50),
+)
+def test_pyarrow_and_the_standard_library_read_the_same(
+    rows: list[tuple[str, str]], end: str, blank: int, block: int
+) -> None:
     quoted = [",".join('"' + text.replace('"', '""') + '"' if '"' in text else text for text in row) for row in rows]
     content = (end.join(["x,y", *quoted]) + end * (1 + blank)).encode()
 
@@ -146,9 +157,20 @@ def test_pyarrow_and_the_standard_library_read_the_same(rows: list[tuple[str, st
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) / "same.csv"
         path.write_bytes(content)
-        fast = read(path)
-        without_pyarrow(patch)
-        assert read(path) == fast
+        slow = read(path)
+        patch.setattr(csv_files, "BLOCK", block)
+        assert read(path) == slow
+
+
+def test_a_short_file_is_read_without_loading_pyarrow_and_a_long_one_with_it(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom ringfence.sources import read_table\n"
+        "read_table(Path(sys.argv[1]))\nprint('pyarrow' in sys.modules)"
+    )
+    for rows, loaded in ((1000, "False"), (csv_files.BLOCK // 6, "True")):
+        path = tmp_path / f"{rows}.csv"
+        path.write_text("x,y\n" + "1.5,no\n" * rows)
+        assert subprocess.check_output([sys.executable, "-c", code, str(path)], text=True).strip() == loaded
 
 
 def table() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.sources.cells import ArrayCells, Cells, CodedCells, ListCells, TextCells
@@ -22,6 +23,8 @@ ROWS = 2**15
 
 NUMBERS = 2**18
 """About how many cells of a Parquet file are read at a time, a column at least."""
+
+_NO_TIME = int(np.datetime64("NaT").astype(np.int64))
 
 
 def read_parquet(path: Path) -> Iterator[Mapping[str, Cells]]:
@@ -145,10 +148,16 @@ def _is_text(kind: Any) -> bool:
 def _numbers(column: Any) -> Cells:
     """Return the cells of an Arrow column of numbers or truth values."""
     if not column.null_count:
-        return ArrayCells(column.to_numpy(zero_copy_only=False))
+        return ArrayCells(_array(column))
     zero = False if pa.types.is_boolean(column.type) else 0
-    filled, is_null = column.fill_null(zero), column.is_null()
-    return ArrayCells(filled.to_numpy(zero_copy_only=False), is_null.to_numpy(zero_copy_only=False))
+    return ArrayCells(_array(column.fill_null(zero)), _array(column.is_null()))
+
+
+def _array(column: Any) -> NDArray[Any]:
+    """Return an Arrow column of numbers or truth values, none of them null. (`to_numpy` would load pandas.)"""
+    if pa.types.is_boolean(column.type):
+        return np.from_dlpack(column.cast(pa.uint8())).view(np.bool_)
+    return np.from_dlpack(column)
 
 
 def _times(column: Any) -> Cells:
@@ -158,8 +167,8 @@ def _times(column: Any) -> Cells:
         return _texts(pc.cast(column, pa.string()))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = pc.cast(column, pa.timestamp(kind.unit))
-    column = pc.cast(column, pa.timestamp("us"), safe=False)
-    return ArrayCells(column.to_numpy(zero_copy_only=False))
+    column = pc.cast(column, pa.timestamp("us"), safe=False).view(pa.int64()).fill_null(_NO_TIME)
+    return ArrayCells(_array(column).view("datetime64[us]"))
 
 
 def _lists(column: Any) -> Cells:
@@ -171,7 +180,7 @@ def _lists(column: Any) -> Cells:
     if len(column) and not column.null_count and pc.min_max(lengths)["min"] == pc.min_max(lengths)["max"]:
         flat = pc.list_flatten(column)
         if not flat.null_count:
-            return ArrayCells(flat.to_numpy(zero_copy_only=False).reshape(len(column), -1))
+            return ArrayCells(_array(flat).reshape(len(column), -1))
     return ListCells(column.to_pylist())
 
 
@@ -183,7 +192,7 @@ def _texts(column: Any, *, comma: bool = False) -> CodedCells:
     if codes.null_count:
         codes = codes.fill_null(len(distinct))
         distinct.append("")
-    return CodedCells(codes.to_numpy(zero_copy_only=False), distinct or [""], comma=comma)
+    return CodedCells(_array(codes), distinct or [""], comma=comma)
 
 
 def _odd(column: Any, what: str) -> Cells:

@@ -1,4 +1,4 @@
-"""CSV files: block by block, with the standard library, or with pyarrow where it is installed; the cells are the same.
+"""CSV files: block by block, with the standard library; the cells are the same with pyarrow, which reads long files.
 
 How a cell is read depends on the file's first line and on the cell, never on other records. The delimiter is the one
 that occurs in the first line; where it is no comma, a comma in a number is its decimal mark. What is not UTF-8 in a
@@ -73,7 +73,8 @@ class _Parser:
         comma = self.described.decimal == "," or either
         table = None
         is_plain = self.described.encoding in (None, "utf-8") and not self.blank and b"\0" not in block
-        if is_plain and len(self.names) > 1 and has_pyarrow():
+        is_long = self.rows > 0 or len(block) >= BLOCK  # loading pyarrow takes longer than reading a block without it
+        if is_plain and is_long and len(self.names) > 1 and has_pyarrow():
             from ringfence.sources import arrow_files
 
             table = arrow_files.read_csv_block(
