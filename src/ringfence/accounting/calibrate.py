@@ -39,8 +39,6 @@ def least_noise(
     nothing is left, AccountingError. ``start`` is a guess at sigma: a poor one only takes longer. Parts of a partition
     that occurs in ``already`` count as parts of that same partition.
     """
-    from scipy.optimize import brentq  # takes longer to load than all of this package
-
     require_positive("epsilon", epsilon)
     require_positive("start", start)
     limit = gaussian_shift(epsilon, delta) * _SLACK
@@ -61,11 +59,7 @@ def least_noise(
         cost = accountant.epsilon(events, delta)
         return math.log(min(max(cost, 1e-12 * epsilon), 1e12 * epsilon) / epsilon)  # the ends: 0 and infinity
 
-    low, high = _bracket(excess, math.log(start))
-    log_sigma = brentq(excess, low, high, xtol=_PRECISION)
-    if excess(log_sigma) > 0:  # just missed
-        log_sigma = min(high, log_sigma + _PRECISION)
-    sigma, factor = math.exp(log_sigma), 1 + _PRECISION
+    sigma, factor = math.exp(_root(excess, *_bracket(excess, math.log(start)))), 1 + _PRECISION
     while accountant.epsilon([*spent, *events_of(sigma)], delta) > epsilon:
         if factor > 1e9:
             raise AccountingError(_OUT_OF_REACH)
@@ -150,3 +144,23 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
             raise AccountingError(_OUT_OF_REACH if sign > 0 else _NO_LIMIT)
         before, here, step = here, here + sign * step, 2 * step
     return (before, here) if sign > 0 else (here, before)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Return where ``excess`` is no longer above 0, to ``_PRECISION``, for calibrated noise; it is at ``low``.
+
+    By false position with Illinois' rule: the value at an end that stays twice is halved. (SciPy's root finders take
+    longer to load than all of this package.)
+    """
+    above, below = excess(low), excess(high)
+    was_above: bool | None = None
+    while high - low > _PRECISION:
+        guess = (low * below - high * above) / (below - above)
+        guess = min(max(guess, low + _PRECISION / 2), high - _PRECISION / 2)
+        found = excess(guess)
+        if found > 0:
+            low, above, below = guess, found, below / (1 + (was_above is True))
+        else:
+            high, below, above = guess, found, above / (1 + (was_above is False))
+        was_above = found > 0
+    return high

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import isotonic_regression, nnls
+import scipy  # loads its modules on first use
 
 from ringfence.protocol import Evaluation, Facts, FloatArray, Loss, Schema
 from ringfence.protocol.queries.evaluation import node_weights, path_signs
@@ -204,7 +204,7 @@ def possible_shares(total: float, rows: FloatArray, values: FloatArray) -> Float
         return np.zeros(rows.shape[1])
     heavy = 1e4 * max(float(np.abs(rows).max()), 1e-9)
     sums = np.full((1, rows.shape[1]), heavy)
-    found = nnls(np.concatenate([rows, sums]), np.append(values / total, heavy))[0]
+    found = scipy.optimize.nnls(np.concatenate([rows, sums]), np.append(values / total, heavy))[0]
     return np.asarray(total * found / found.sum())
 
 
@@ -229,7 +229,7 @@ def leaf_shares_of_all(records: int, tree: BlockMeans) -> CellShares:
 def cumulative_shares(shares: FloatArray) -> FloatArray:
     """Return the share of cells below each edge, from 0 to 1: the isotonic regression of the noisy sums."""
     total = max(float(shares.sum()), 1e-9)
-    below = isotonic_regression(np.cumsum(shares)[:-1] / total).x
+    below = scipy.optimize.isotonic_regression(np.cumsum(shares)[:-1] / total).x
     inside: FloatArray = np.concatenate([[0.0], np.clip(below, 0.0, 1.0), [1.0]])
     return inside + np.linspace(0.0, 1e-6, len(inside))  # strictly increasing, to be invertible
 

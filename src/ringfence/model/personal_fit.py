@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # loads its modules on first use
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from ringfence.errors import RecordsError
 from ringfence.protocol import FloatArray, Loss, Plan
@@ -203,7 +203,7 @@ def _fit(loss: Loss, rows: OwnRows, center: FloatArray, strength: float, begin: 
 
         return center + _newton(objective, hessian, begin)
     options: Any = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-11, "gtol": 1e-8}
-    return center + minimize(objective, begin, jac=True, method="L-BFGS-B", options=options).x
+    return center + scipy.optimize.minimize(objective, begin, jac=True, method="L-BFGS-B", options=options).x
 
 
 def _scores(loss: Loss, features: FloatArray, weights: FloatArray) -> FloatArray:

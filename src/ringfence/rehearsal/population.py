@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # loads its modules on first use
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from ringfence.protocol import FloatArray, LogLink, Plan
@@ -115,7 +115,7 @@ class Population:
             """Return the mean loss of simulated test records with these scores, or with a constant for each output."""
             return float(np.mean(values_of(loss, np.broadcast_to(of, scores.shape), targets)))
 
-        guess = float(minimize(mean_loss, np.zeros(loss.outputs)).fun)
+        guess = float(scipy.optimize.minimize(mean_loss, np.zeros(loss.outputs)).fun)
         return (guess - mean_loss(scores)) / max(abs(guess), 1e-9)
 
     def _scores(self, features: FloatArray) -> FloatArray:
