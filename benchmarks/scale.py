@@ -72,7 +72,7 @@ def rounds(precision: str, records: int, width: int) -> Row:
     kept, weights, chosen = own.features, random.normal(size=(width, 1)) / width, np.ones(records)
     column, row = weights[:, 0].astype(kept.dtype), np.ones(records, kept.dtype)
     add_up = partial(_gradients, weights, 0.3 * width**0.5)
-    threads = exact_sums.blas_threads()
+    threads = exact_sums.sum_threads()
     took = fastest(
         {"bare": lambda: (kept @ column, row @ kept), "round": lambda: own.total(add_up, chosen, 1)},
         time.process_time if threads == 1 else time.perf_counter,

@@ -1,5 +1,6 @@
 """`ringfence schema`, `account`, `ledger` and the frame around them."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,26 @@ def test_the_installed_command_and_the_module_print_the_package_s_version() -> N
     for command in ([str(Path(sys.executable).with_name("ringfence"))], [sys.executable, "-m", "ringfence"]):
         printed = subprocess.check_output([*command, "--version"], text=True)
         assert printed.strip() == package.__version__
+
+
+PRODUCTS = """
+import os, sys
+from ringfence.cli.main import run
+sys.argv = ["ringfence", "--version"]
+try:
+    run()
+except SystemExit:
+    import numpy
+    from threadpoolctl import threadpool_info
+    print(os.environ["OPENBLAS_NUM_THREADS"], *(library["num_threads"] for library in threadpool_info()))
+"""
+
+
+def test_a_command_multiplies_matrices_on_one_thread_unless_its_environment_says_otherwise() -> None:
+    bare = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    for environment, expected in ((bare, ["1", "1"]), ({**bare, "OPENBLAS_NUM_THREADS": "2"}, ["2"])):
+        printed = subprocess.check_output([sys.executable, "-c", PRODUCTS], env=environment, text=True)
+        assert printed.split()[1 : 1 + len(expected)] == expected
 
 
 def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federation) -> None:

@@ -1,5 +1,6 @@
 """The `ringfence` command."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -81,6 +82,8 @@ INTERRUPTED = 130
 def run() -> None:
     """Run the command line; what goes wrong on purpose is one sentence on standard error and status 1."""
     forbid_core_dumps()
+    # NumPy reads it when it is loaded: threads of a product wait for each other, where processors are shared for long.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()
     except RingfenceError as problem:

@@ -99,7 +99,7 @@ def test_every_query_s_answer_is_the_same_of_parts_on_several_threads_and_of_fil
     monkeypatch.setattr(records, "LEAST_AT_ONCE", 2)
     for most, threads in ((1, 1), (7, 3), (59, 2)):
         monkeypatch.setattr(records, "at_once", lambda rows, breadth, most=most, threads=threads: most * threads)
-        monkeypatch.setattr(exact_sums, "blas_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(exact_sums, "sum_threads", lambda threads=threads: threads)
         assert answers(plan, records_for(plan, Keeping(precision))) == expected
         assert answers(plan, records_for(plan, Keeping(precision, tmp_path))) == expected
     assert list(tmp_path.iterdir()) == []
@@ -129,7 +129,7 @@ def test_an_error_in_a_sum_on_any_thread_is_raised(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(records, "LEAST_AT_ONCE", 2)
     monkeypatch.setattr(records, "at_once", lambda rows, breadth: 20)
-    monkeypatch.setattr(exact_sums, "blas_threads", lambda: 2)
+    monkeypatch.setattr(exact_sums, "sum_threads", lambda: 2)
     with pytest.raises(RecordsError, match="10 of 10"):
         own.total(fails, np.ones(len(own)), 1)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ringfence.protocol import Logistic, Ordinal, Softmax, Squared, Survival
 from ringfence.protocol.arrays import row_norms
@@ -116,6 +117,28 @@ def test_one_thread_and_many_give_the_same_bytes() -> None:
     }
     assert len(answers) == 1
     assert len(answers.pop()) == 60 * 8
+
+
+@pytest.mark.parametrize(
+    ("stated", "threads"), [("1", 1), ("3", 3), ("100", 8), ("", None), ("0", None), ("2,1", None)]
+)
+def test_sums_go_on_as_many_threads_as_the_environment_says_or_there_are_processors(
+    stated: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", stated)
+    assert exact_sums.sum_threads() == (threads or min(8, len(os.sched_getaffinity(0))))
+
+
+def test_no_product_of_a_sum_is_divided_among_threads_and_later_ones_are_as_before() -> None:
+    def threads() -> int:
+        return max(int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas")
+
+    def task() -> Any:
+        return np.array([threads()], dtype=object)
+
+    with threadpool_limits(2, "blas"):
+        assert [exact_sums.sum_in_threads([task] * tasks).tolist() for tasks in (1, 3)] == [[1], [3]]
+        assert threads() == 2
 
 
 @given(

@@ -5,6 +5,8 @@ arithmetic in doubles. `docs/proofs.md`, section Arithmetic, has the lemmas.
 """
 
 import operator
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -143,19 +145,20 @@ def column_sums(values: FloatArray, chosen: FloatArray) -> Counts:
 
 @lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
-    """Return the controller of BLAS threads, for exact sums on several threads."""
+    """Return the controller of BLAS threads, which would wait for each other at products as small as those of sums."""
     return ThreadpoolController().select(user_api="blas")
 
 
-def blas_threads() -> int:
-    """Return the number of threads of matrix products (OMP_NUM_THREADS and its like), at most MOST_THREADS."""
-    return min(MOST_THREADS, max((library["num_threads"] for library in _blas().info()), default=1))
+def sum_threads() -> int:
+    """Return on how many threads sums go: OMP_NUM_THREADS, or one for each processor; at most MOST_THREADS."""
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(MOST_THREADS, int(stated) if stated.isdecimal() and int(stated) else processors)
 
 
 def sum_in_threads(tasks: Sequence[Callable[[], Counts]]) -> Counts:
-    """Return the sum of the tasks' totals, computed on as many threads as matrix products have."""
-    threads = 1 if len(tasks) == 1 else min(blas_threads(), len(tasks))
-    if threads == 1:
-        return reduce(operator.add, (task() for task in tasks))
+    """Return the sum of the tasks' totals, on several threads, each of which multiplies matrices by itself."""
+    threads = min(sum_threads(), len(tasks))
     with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
-        return reduce(operator.add, pool.map(lambda task: copy_context().run(task), tasks))
+        run = map if threads == 1 else pool.map
+        return reduce(operator.add, run(lambda task: copy_context().run(task), tasks))

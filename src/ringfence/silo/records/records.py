@@ -162,7 +162,7 @@ class Records(Unpicklable):
         over any division of the records, so that the division changes no byte.
         """
         some, least = at_once(self.rows, breadth), LEAST_AT_ONCE // 2
-        most = least if some <= least else max(least, -(-some // exact_sums.blas_threads()))
+        most = least if some <= least else max(least, -(-some // exact_sums.sum_threads()))
         return exact_sums.sum_in_threads(
             [partial(add_up, self._part(members, rows), chosen[members]) for members, rows in self._parts(most)]
         )
