@@ -181,10 +181,10 @@ OF_EXTRA: dict[str, tuple[Step, ...]] = {
 NEEDS = (
     (Step(WITHOUT_ESTIMATORS, 1), "estimators", "sklearn"),
     (Step(WITHOUT_JAX, 1), "simulation", "jax"),
-    (Step("silo serve silo", 1), "serving", "fastapi"),
+    (Step("silo serve silo", 1), "serving", "starlette"),
     (Step("silo page silo", 1), "serving", "uvicorn"),
-    (Step("shuffler serve shuffler", 1), "serving", "fastapi"),
-    (Step("shuffler restore shuffler", 1), "serving", "fastapi"),
+    (Step("shuffler serve shuffler", 1), "serving", "starlette"),
+    (Step("shuffler restore shuffler", 1), "serving", "starlette"),
     (Step("tour", 1), "deployment", "psutil"),
     (Step("silo request kit --name north", 1), "deployment", "nvflare"),
     (Step("silo join silo kit", 1), "deployment", "nvflare"),

@@ -1,6 +1,5 @@
 """What a hostile courier, or another program on the machine, can do at the agent's door: nothing."""
 
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -166,7 +165,7 @@ def test_other_methods_are_not_allowed(caller: Caller, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/answer/", "/answers", "/docs", "/redoc", "/../silo.toml", "//answer", "/%2e%2e/x", "*"]
+    "path", ["/", "/answer/", "/answers", "/docs", "/openapi.json", "/../silo.toml", "//answer", "/%2e%2e/x", "*"]
 )
 def test_there_is_nothing_at_other_paths(caller: Caller, plan: Plan, path: str) -> None:
     status, body, _ = caller.send("POST", path, request(plan, 0))
@@ -228,14 +227,6 @@ def test_many_callers_who_leave_before_the_answer_do_no_harm(caller: Caller, ser
     answers = {caller.post(body)[1] for _ in range(3)}
     assert len(answers) == 1
     assert not isinstance(parse_answer(answers.pop()), Refusal)
-
-
-def test_the_openapi_schema_shows_the_protocol_and_nothing_of_the_silo(caller: Caller, served: Served) -> None:
-    status, body, _ = caller.send("GET", "/openapi.json")
-    assert status == 200
-    assert set(json.loads(body)["paths"]) == {"/answer", "/health", "/metrics"}
-    for secret in ("clinic", str(served.silo_folder.path), caller.token, "ill"):
-        assert f'"{secret}"' not in body.decode()
 
 
 def test_an_agent_is_one_gate_and_no_more() -> None:

@@ -133,7 +133,7 @@ def tour(rounds: Annotated[int, option("Number of training rounds.", min=1)] = 1
     Examples:
       ringfence tour
     """
-    require_extra("deployment", "The tour", "psutil", "nvflare", "fastapi", "uvicorn")
+    require_extra("deployment", "The tour", "psutil", "nvflare", "starlette", "uvicorn")
     from ringfence.deployment.tour import tour as run
 
     run(say, rounds=rounds)

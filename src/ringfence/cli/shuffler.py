@@ -83,7 +83,7 @@ def restore(folder: Folder) -> Output:
 
     It ends all plans of the copy, which may have forgotten batches that it released.
     """
-    require_extra("serving", "A shuffler", "fastapi", "uvicorn")
+    require_extra("serving", "A shuffler", "starlette", "uvicorn")
     from ringfence.shuffler.service import restore as restore_folder
 
     ended = restore_folder(folder)
@@ -108,7 +108,7 @@ def serve(
     Examples:
       ringfence shuffler serve shuffler --port 8790
     """
-    require_extra("serving", "A shuffler", "fastapi", "uvicorn")
+    require_extra("serving", "A shuffler", "starlette", "uvicorn")
     from ringfence.shuffler import service
 
     service.serve(folder, seconds=seconds, ready=lambda where: say(f"shuffler is served at {where}"), **vars(options))

@@ -111,7 +111,7 @@ def serve(folder: Folder, port: Annotated[int | None, option(*PORT)] = None) -> 
     Examples:
       ringfence silo serve north-silo
     """
-    require_extra("serving", "A silo's agent", "fastapi", "uvicorn")
+    require_extra("serving", "A silo's agent", "starlette", "uvicorn")
     from ringfence.silo import agent
 
     silo_folder = opened(folder)
@@ -127,7 +127,7 @@ def page(folder: Folder, port: int = offered(0, "Port on 127.0.0.1. Default: any
     Examples:
       ringfence silo page north-silo
     """
-    require_extra("serving", "The operator's page", "fastapi", "uvicorn")
+    require_extra("serving", "The operator's page", "starlette", "uvicorn")
     from ringfence.silo.operator import service as operator
 
     silo_folder = opened(folder)

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Scope
 
 from ringfence.errors import ShufflerError
@@ -46,9 +48,6 @@ def application(shuffler: Shuffler, token: str) -> Service:
         """Return the status for a caller who does not show the shuffler's token; None for one who does."""
         return None if shows_token(scope, secret) else 401
 
-    service = Service("Ringfence shuffler", _SENTENCES, turned_away)
-
-    @service.routes.post("/deposit")
     async def deposit(request: Request) -> Response:
         """Take a silo's sealed update, at the shuffler's HTTP service."""
         content = await read_body(request, small=SMALL_DEPOSIT, longest=shuffler.longest_deposit)
@@ -57,16 +56,21 @@ def application(shuffler: Shuffler, token: str) -> Service:
         outcome = await run_in_threadpool(shuffler.deposit, content)
         return _refusal(outcome) if isinstance(outcome, ShufflerRefusal) else _document(200, receipt=outcome.value)
 
-    @service.routes.get("/batch/{plan}/{round}")
-    async def batch(plan: str, round: int) -> Response:
+    async def batch(request: Request) -> Response:
         """Return a round's batch from the shuffler's HTTP service, or how many silos it waits for."""
-        outcome = await run_in_threadpool(shuffler.release, plan, round)
+        try:
+            round = int(request.path_params["round"])
+        except ValueError:
+            return service.fixed(404)
+        outcome = await run_in_threadpool(shuffler.release, request.path_params["plan"], round)
         if isinstance(outcome, ShufflerRefusal):
             return _refusal(outcome)
         if isinstance(outcome, Waiting):
             return _document(_WAITING, waiting=f"{outcome.silos} of {outcome.quorum} silos")
         return json_reply(200, outcome)
 
+    routes = Route("/deposit", deposit, methods=["POST"]), Route("/batch/{plan}/{round}", batch)
+    service = Service(_SENTENCES, turned_away, *routes)
     return service
 
 

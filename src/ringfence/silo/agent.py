@@ -14,8 +14,10 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 
-from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Scope
 
 from ringfence.errors import LedgerDamagedError, LedgerError, MessageError, SiloError
@@ -55,13 +57,13 @@ class Agent(serving.Service):
 
     def __init__(self, gate: Gate, ledger: Ledger, token: str | None, monitor: Monitor) -> None:
         """Make the silo's agent around its gate; couriers must show the token, if there is one."""
-        super().__init__("Ringfence silo agent", _SENTENCES, self._is_stranger)
+        routes = Route("/answer", self._take, methods=["POST"]), Route("/metrics", self._metrics)
+        super().__init__(_SENTENCES, self._is_stranger, *routes)
         self._gate = gate
         self._ledger = ledger
         self._monitor = monitor
         self._token = None if token is None else token.encode()
         self._rollback_reported = False
-        self._open_door()
 
     def _is_stranger(self, scope: Scope) -> int | None:
         """Return the HTTP status for a caller of the agent who is not its courier; None for the courier."""
@@ -71,28 +73,20 @@ class Agent(serving.Service):
             return 421
         return 401 if self._token is not None and not serving.shows_token(scope, self._token) else None
 
-    def _open_door(self) -> None:
-        """Add the agent's routes: `/answer` for couriers, `/metrics` for Prometheus."""
-        place = "#/paths/~1answer/post/requestBody/content/application~1json/schema/$defs/{model}"
-        schema = RoundRequest.model_json_schema(ref_template=place)
-        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    async def _take(self, request: Request) -> Response:
+        """Answer a courier's request at the agent's door with a noisy update or a refusal."""
+        content = await serving.read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
+        if isinstance(content, int):
+            return self.fixed(content)
+        return await run_in_threadpool(self._decide, content, request.headers.get(HEAD_HEADER, ""))
 
-        @self.routes.post("/answer", openapi_extra={"requestBody": body})
-        async def answer(request: Request) -> Response:
-            """Answer a courier's request at the agent's door with a noisy update or a refusal."""
-            content = await serving.read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
-            if isinstance(content, int):
-                return self.fixed(content)
-            return await run_in_threadpool(self._decide, content, request.headers.get(HEAD_HEADER, ""))
-
-        @self.routes.get("/metrics")
-        async def metrics() -> Response:
-            """Return the agent's metrics in Prometheus' format."""
-            try:
-                metrics = await run_in_threadpool(self._monitor.metrics)
-            except LedgerError:
-                return self.fixed(503)
-            return Response(metrics, 200, {"connection": "close"}, "text/plain; version=0.0.4")
+    async def _metrics(self, _: Request) -> Response:
+        """Return the agent's metrics in Prometheus' format."""
+        try:
+            metrics = await run_in_threadpool(self._monitor.metrics)
+        except LedgerError:
+            return self.fixed(503)
+        return Response(metrics, 200, {"connection": "close"}, "text/plain; version=0.0.4")
 
     def _longest_request(self) -> int:
         """Return the longest body that the agent reads, from the arguments of the silo's running plans."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ringfence.errors import RingfenceError, visible
@@ -39,31 +39,18 @@ class Service:
     and whatever `turned_away` returns, which decides by the request's head alone whether it is let in.
     """
 
-    def __init__(self, title: str, sentences: Mapping[int, str], turned_away: Callable[[Scope], int | None]) -> None:
+    def __init__(
+        self, sentences: Mapping[int, str], turned_away: Callable[[Scope], int | None], *routes: Route
+    ) -> None:
         """Make an HTTP service with a constant sentence for each status; `turned_away` tells strangers."""
         self._sentences = sentences
         self._turned_away = turned_away
-        self.routes = FastAPI(
-            title=title,
-            docs_url=None,
-            redoc_url=None,
-            redirect_slashes=False,
-            responses={status: {"description": text} for status, text in sentences.items()},
-        )
 
-        async def refuse(_: Request, problem: Exception) -> Response:
-            """Answer a request that the HTTP service cannot route, or fails at, with a constant."""
-            otherwise = 404 if isinstance(problem, RequestValidationError) else 503
-            return self.fixed(getattr(problem, "status_code", otherwise))
-
-        # A RequestValidationError would quote the request; other exceptions come through to `__call__` all the same.
-        for kind in (404, 405, RequestValidationError, Exception):
-            self.routes.add_exception_handler(kind, refuse)
-
-        @self.routes.get("/health")
-        async def health() -> Response:
+        async def health(_: Request) -> Response:
             """Say that the HTTP service is there."""
             return json_reply(200, b'{"status":"serving"}')
+
+        self._routes = (Route("/health", health), *routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check who asks and how; whatever goes wrong behind the door, the caller gets a constant."""
@@ -81,7 +68,7 @@ class Service:
             status = self._turned_away(scope)
             if status is None and not let_in(scope):
                 status = 503
-            answer = self.routes if status is None else self.fixed(status)
+            answer = await self._answer(scope, receive) if status is None else self.fixed(status)
             await answer(scope, receive, watched)
         except ClientDisconnect:
             pass
@@ -89,6 +76,18 @@ class Service:
             report_problem(problem)
             if not begun:
                 await self.fixed(503)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        """Return the HTTP service's answer to a request that was let in."""
+        status = 404
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                answer: Response = await route.endpoint(Request({**scope, **found}, receive))
+                return answer
+            if match is Match.PARTIAL:
+                status = 405
+        return self.fixed(status)
 
     def fixed(self, status: int) -> Response:
         """Answer with the HTTP service's constant of this status."""
