@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from ringfence.errors import DoorError
-from ringfence.storage.files import replace_private, require_known_format, state_folder
+from ringfence.storage.files import require_known_format, state_folder
 from ringfence.storage.toml_files import read_toml
 from ringfence.transport.client import Client, Connect, SocketConnection
 
@@ -100,7 +100,7 @@ class CarriedHead:
         """Return the ledger's head that the courier carries, as it came from the door, or nothing."""
         with suppress(OSError):
             with (state_folder() / "couriers" / self._name).open("rb") as file:
-                content = file.read(_LONGEST + 1)
+                content = file.read(_LONGEST + 1).rstrip(b" ")
             if _place(content) is not None:
                 return content.decode("ascii")
         return ""
@@ -115,7 +115,13 @@ class CarriedHead:
         with suppress(OSError):
             folder = state_folder() / "couriers"
             folder.mkdir(mode=0o700, exist_ok=True)
-            replace_private(folder / self._name, head, synced=False)  # every round has another
+            # Written over in place, in one length: a new file for every round would keep a busy disk waiting.
+            anew = os.O_TRUNC if old is None else 0
+            file = os.open(folder / self._name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | anew, 0o600)
+            try:
+                os.pwrite(file, head.ljust(_LONGEST), 0)
+            finally:
+                os.close(file)
 
 
 def _place(head: bytes) -> tuple[str, int] | None:

@@ -75,15 +75,13 @@ def require_known_format(name: str, stated: object, newest: int, error: type[Rin
 _TOKEN_LENGTH = 32
 
 
-def write_private(path: Path, content: bytes, *, end: bytes = b"\n", synced: bool = True) -> None:
-    """Create a file that only its owner may read, by default synced; an existing file is never overwritten."""
+def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
+    """Create a synced file that only its owner may read; an existing file is never overwritten."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
         opened.write(content + end)
-        if synced:
-            opened.flush()
-            os.fsync(opened.fileno())
-    if synced:
-        sync(path.parent)
+        opened.flush()
+        os.fsync(opened.fileno())
+    sync(path.parent)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -97,13 +95,12 @@ def write_whole(path: Path, content: bytes) -> None:
     sync(path.parent)
 
 
-def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
-    """Replace a file atomically by one that only its owner may read; unless `synced`, a loss of power may undo it."""
+def replace_private(path: Path, content: bytes) -> None:
+    """Replace a file atomically by a synced one that only its owner may read."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    write_private(unfinished, content, end=b"", synced=synced)
+    write_private(unfinished, content, end=b"")
     unfinished.replace(path)
-    if synced:
-        sync(path.parent)
+    sync(path.parent)
 
 
 def write_token(path: Path) -> None:
