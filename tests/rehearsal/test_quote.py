@@ -13,7 +13,7 @@ from ringfence.planning.search import CandidateRequest, propose_search
 from ringfence.protocol import Plan, Schema, Statistics, SurvivalCurve, pack, parse_schema
 from ringfence.protocol.schema.schema import without_target
 from ringfence.rehearsal.population import Population
-from ringfence.rehearsal.quote import rehearse
+from ringfence.rehearsal.quote import rehearse, simulated_silos
 from ringfence.research.experiments.trust import stand_in_keys
 from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.simulation.trials import simulated_states
@@ -184,3 +184,19 @@ def test_a_coefficient_less_precise_than_scores_vary_is_quoted_as_unknown() -> N
     assert len(widths) == 3
     assert widths == sorted(widths, reverse=True)
     assert widths[0] < 2.0
+
+
+def test_a_few_silos_have_simulated_records_of_their_own_and_many_take_turns_with_the_same() -> None:
+    for count, different, rows in ((3, 3, 500), (80, 80, 50), (1000, 80, 50)):
+        plan = planned(schema_of(4), silos=count)
+        silos = simulated_silos(plan, Population(plan, np.random.default_rng(0)))
+        assert [len(own) for own in silos] == [rows] * count
+        assert len(set(map(id, silos))) == different
+
+
+def test_silos_of_every_size_take_turns_only_among_themselves() -> None:
+    sizes = {f"s{number}": 10 if number < 5 else 30 + number % 2 for number in range(1000)}
+    plan = propose_for(PlanRequest(epsilon=1.0), schema_of(4), sizes).plan
+    silos = simulated_silos(plan, Population(plan, np.random.default_rng(0)))
+    assert [len(own) for own in silos] == list(sizes.values())
+    assert len({id(own) for own in silos}) == 1 + 40 + 40

@@ -149,14 +149,15 @@ def next_evaluation_request(
     return EvaluationArgument(weights, against, edges, shares)
 
 
-def evaluation_report(query: Evaluation, facts: Facts, rounds: Sequence[AnsweredRound]) -> EvaluationReport:
-    """Return the metrics over all silos' records, and those of each silo that answered the last round."""
+def evaluation_report(
+    query: Evaluation, facts: Facts, rounds: Sequence[AnsweredRound], *, by_silo: bool = True
+) -> EvaluationReport:
+    """Return the metrics over all silos' records, and `by_silo` those of each silo that answered the last round."""
+    silos = rounds[-1].answers if by_silo else ()
     return EvaluationReport(
         unit=facts.unit,
         together=model_metrics(read_rounds(query, facts, rounds), query.figures),
-        silos={
-            name: model_metrics(read_rounds(query, facts, rounds, name), query.figures) for name in rounds[-1].answers
-        },
+        silos={name: model_metrics(read_rounds(query, facts, rounds, name), query.figures) for name in silos},
         positive=facts.data.target_column.classes[-1] if facts.loss.target_kind == "label" else None,
     )
 

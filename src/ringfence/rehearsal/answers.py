@@ -46,8 +46,11 @@ class NoiselessAnswers:
     def __init__(self, plan: Plan, silos: Silos) -> None:
         """Prepare to answer a plan's queries on the silos' records without noise, for simulations."""
         self.plan = plan
-        self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
-        self._weights = [terms.weight for terms in plan.silos]
+        different = {id(own): own for own in silos}  # silos with the same records give the same answers
+        self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in different.values()]
+        places = {own: place for place, own in enumerate(different)}
+        self._places = [places[id(own)] for own in silos]
+        self._weights = np.bincount(self._places, [terms.weight for terms in plan.silos])
         self._all = WeightedRows(
             np.concatenate([own.features for own in self.silos]),
             np.concatenate([own.targets for own in self.silos]),
@@ -59,10 +62,14 @@ class NoiselessAnswers:
         """Return the silos' averaged noiseless answers to each argument; equal ones are computed once."""
         if means := self._together(query):
             return _once(arguments, lambda own: means(query, self.plan, own, self._all))
-        return [np.tensordot(self._weights, each, axes=1) for each in self.each(query, arguments)]
+        return [np.tensordot(self._weights, each, axes=1) for each in self._different(query, arguments)]
 
     def each(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
         """Return the silos' noiseless answers to each argument, a row each."""
+        return [each[self._places] for each in self._different(query, arguments)]
+
+    def _different(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return the noiseless answers to each argument, a row for each silo with records of its own."""
         return _once(arguments, lambda own: [self._answers(query, argument) for argument in own])
 
     def _answers(self, query: Query, argument: FloatArray) -> FloatArray:

@@ -9,9 +9,11 @@ and the results are read as the server reads them, so a plan that could not fini
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -34,9 +36,11 @@ REHEARSALS, READ = 16, 3
 populations, a model's gain much."""
 
 ROWS = 4000
-"""The most simulated records of all silos together; a silo has at least `LEAST_ROWS`, if it has as many records."""
+"""About the most simulated records of all silos together: more silos than `ROWS / LEAST_ROWS` share some."""
 
 LEAST_ROWS = 50
+"""The fewest simulated records of a silo that has as many."""
+
 _WORK = 4e8
 """Fewer records, and fewer rehearsals, if second moments of all features would take more products than that."""
 
@@ -144,7 +148,7 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
     try:
         for seed in range(count):
             population = Population(trained[0] if trained else plan, np.random.default_rng(seed), start)
-            silos = _silos(plan, population)
+            silos = simulated_silos(plan, population)
             state = _run(plan, candidates, silos, seed, whole=seed < READ)
             if trained:
                 gains.append(population.gain(state.model(), population.records(TEST_ROWS)))
@@ -174,18 +178,33 @@ def _median(widths: Sequence[float | None]) -> float | None:
     return middle if math.isfinite(middle) else None
 
 
-def _silos(plan: Plan, population: Population) -> list[Records]:
-    """Draw simulated records for every silo: as many as it has, up to a limit."""
+def simulated_silos(plan: Plan, population: Population) -> list[Records]:
+    """Draw simulated records for every silo: as many as it has, up to a limit.
+
+    Where silos are many, those of one size take turns with the same records: all are drawn from one population.
+    """
     share = min(1.0, _WORK / (ROWS * plan.data.width**2) / 2)
     most = max(LEAST_ROWS, int(ROWS * share) // len(plan.silos))
-    return [population.records(min(terms.records, most)) for terms in plan.silos]
+    sizes = [min(terms.records, most) for terms in plan.silos]
+    different = min(1.0, ROWS / LEAST_ROWS / len(sizes))
+    turns = {size: _turns(population, size, math.ceil(different * of)) for size, of in Counter(sizes).items()}
+    return [next(turns[size]) for size in sizes]
+
+
+def _turns(population: Population, size: int, different: int) -> Iterator[Records]:
+    """Yield simulated records of so many different silos, and then the same again and again."""
+    drawn = []
+    for _ in range(different):
+        drawn.append(population.records(size))
+        yield drawn[-1]
+    yield from cycle(drawn)
 
 
 def _half_widths(
     plan: Plan, findings: Mapping[str, Findings], level: float, by_silo: bool
 ) -> Iterator[tuple[str, float | None]]:
     """Yield half the width of the interval of every figure that a rehearsal found."""
-    evaluation = evaluation_of_run(plan, findings)
+    evaluation = evaluation_of_run(plan, findings, by_silo=False)
     for metric in () if evaluation is None else evaluation.together.metrics:
         if "guessing" not in metric.name:
             yield metric.name, metric.half_width if metric.usable else None

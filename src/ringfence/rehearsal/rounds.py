@@ -7,7 +7,6 @@ from typing import TypeAlias
 import numpy as np
 
 from ringfence.protocol import FloatArray, Plan
-from ringfence.protocol.plan.plan import task
 from ringfence.rehearsal.answers import NoiselessAnswers, Silos
 from ringfence.server.queries import handler_of
 from ringfence.server.state import RoundAnswers, ServerState
@@ -33,14 +32,14 @@ def simulated_states(
     states = [ServerState.initial(plan, candidates) for _ in seeds]
     choices = [np.random.default_rng(seed) for seed in seeds]
     noiseless = NoiselessAnswers(plan, silos)
-    names, weights = zip(*((terms.name, terms.weight) for terms in plan.silos), strict=True)
+    names, weights = [terms.name for terms in plan.silos], np.array([terms.weight for terms in plan.silos])
+    sigmas = np.array([[own.sigma for own in terms.stages] for terms in plan.silos]).T
     for round in range(plan.rounds):
-        stage, number, place = plan.place(round)
+        stage, number, _ = plan.place(round)
         if stages is not None and number >= stages:
             break
         query, server = stage.query, handler_of(stage.query)
         arguments = [server.argument(query, own, round) for own in states]
-        sigmas = np.array([task(plan, terms, round, place).sigma for terms in plan.silos])
         wider = stage.participation.share(len(names)) ** -0.5
         # A survey may use each silo's answer; training, and a shuffler, give the average alone.
         together = query.trains or stage.channel.is_collected
@@ -50,7 +49,7 @@ def simulated_states(
                 drawn = (collected or _gaussian)(plan, number, choices[run], len(answer))
                 mean, each = answer + drawn, {}
             else:
-                drawn = sigmas[:, None] * choices[run].standard_normal((len(sigmas), answer.shape[-1]))
+                drawn = sigmas[number][:, None] * choices[run].standard_normal((len(names), answer.shape[-1]))
                 mean = wider * (weights @ drawn) + (answer if together else weights @ answer)
                 each = {} if together else dict(zip(names, answer + drawn, strict=True))
             states[run] = server.receive(query, states[run], RoundAnswers(number, round, names, mean, each))

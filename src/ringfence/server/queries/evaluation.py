@@ -42,13 +42,15 @@ def receive(query: Evaluation, server: ServerState, answers: RoundAnswers) -> Se
     return server.with_finding(query.name, finding)
 
 
-def evaluation_of_run(plan: Plan, findings: Mapping[str, Findings]) -> EvaluationReport | None:
-    """Return the evaluation of a run's model, if it was evaluated."""
+def evaluation_of_run(plan: Plan, findings: Mapping[str, Findings], *, by_silo: bool = True) -> EvaluationReport | None:
+    """Return the evaluation of a run's model, if it was evaluated; `by_silo` also on each silo's own records."""
     finding = findings.get(Evaluation().name)
     if not isinstance(finding, EvaluationFindings):
         return None
     query = plan.stages[finding.stage].query
-    return evaluation_report(query, plan, finding.rounds) if isinstance(query, Evaluation) else None
+    if not isinstance(query, Evaluation):
+        return None
+    return evaluation_report(query, plan, finding.rounds, by_silo=by_silo)
 
 
 def _rounds(query: Evaluation, server: ServerState, stage: int) -> tuple[AnsweredRound, ...]:
