@@ -124,22 +124,21 @@ def require_folder(out: Path | None) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table; columns of numbers are aligned right."""
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
+    """Print a table as wide as it needs, which a terminal wraps; columns of numbers are aligned right."""
+    from rich.cells import cell_len
 
-    content = [[cell(value) for value in row] for row in rows]
+    content = [[visible(name) for name in header], *([cell(value) for value in row] for row in rows)]
+    columns = list(zip(*content, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    are_numbers = [all(map(_is_number, column[1:])) for column in columns]
     if title is not None:
         say(title)
-    # `Text` shows characters as they are: rich interprets no markup and no emoji code in it.
-    table = Table(*(Column(Text(visible(name))) for name in header), box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, column in enumerate(table.columns):
-        column.justify = "right" if all(_is_number(row[place]) for row in content) else "left"
-    for row in content:
-        table.add_row(*map(Text, row))
-    # As wide as it needs: no cell is truncated, and a terminal wraps by itself.
-    Console(width=1000).print(table)
+    for number, row in enumerate(content):
+        line = ""
+        for text, width, is_number in zip(row, widths, are_numbers, strict=True):
+            space = " " * (width - cell_len(text))
+            line += f"{space}{text}  " if is_number else f"{text}{space}  "
+        typer.secho(line.rstrip(), bold=number == 0)
 
 
 def cell(value: object) -> str:
