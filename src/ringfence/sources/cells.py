@@ -81,7 +81,8 @@ class Cells(ABC):
         codes, distinct = self.coded()
         values = {value for text in texts if math.isfinite(value := number(text))}
         named = set(texts)
-        return _lookup([text in named or self._number(text) in values for text in distinct], codes)
+        found = [text in named or (bool(values) and self._number(text) in values) for text in distinct]
+        return _lookup(found, codes)
 
     def times(self) -> NDArray[np.datetime64] | None:
         """Return cells as times in microseconds; None if they are texts, whose format the schema knows."""

@@ -38,8 +38,10 @@ def _number_codes() -> frozenset[float]:
 
 NUMBERS = _number_codes()
 
-_DIGITS = (7.0, 8.0, 9.0)
-"""Codes among few categories or numbers."""
+DIGITS = (7.0, 8.0, 9.0)
+"""Codes among at most `FEW` categories or numbers."""
+
+FEW = 3
 
 DATES = ("0001-01-01", "1111-11-11", "1753-01-01", "1800-01-01", "1899-12-30", "1900-01-01",
          "2099-12-31", "2999-12-31", "9999-09-09", "9999-12-31")  # fmt: skip
@@ -54,7 +56,7 @@ def token_texts(cells: Cells) -> list[str]:
 def number_texts(cells: Cells) -> list[str]:
     """Return the common numbers for a missing value that cells of another type hold, as texts."""
     values = np.unique(cells.numbers())
-    return [code_text(value) for value in values[np.isin(values, [*NUMBERS, *_DIGITS])].tolist()]
+    return [code_text(value) for value in values[np.isin(values, [*NUMBERS, *DIGITS])].tolist()]
 
 
 def outlying(values: FloatArray, common: Iterable[float] = NUMBERS) -> list[float]:
@@ -63,13 +65,13 @@ def outlying(values: FloatArray, common: Iterable[float] = NUMBERS) -> list[floa
     Far is farther than the others are from each other; or negative where the others are not, unless many are.
     """
     distinct, counts = np.unique(values, return_counts=True)
-    few = np.count_nonzero(~np.isin(distinct, [*common, *_DIGITS])) <= 3
-    are_codes = np.isin(distinct, [*common, *(_DIGITS if few else ())])
+    few = np.count_nonzero(~np.isin(distinct, [*common, *DIGITS])) <= FEW
+    are_codes = np.isin(distinct, [*common, *(DIGITS if few else ())])
     others = distinct[~are_codes]
     if len(others) < 2:
         return []
     low, high = float(others[0]), float(others[-1])
-    many = np.count_nonzero(distinct < 0) > 3
+    many = np.count_nonzero(distinct < 0) > FEW
     negative = -np.inf if many or low < 0 else -1.0 if low > 0 else -9.0
     found: list[float] = []
     for code in distinct[are_codes & (distinct > high)].tolist():

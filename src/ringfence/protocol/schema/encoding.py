@@ -4,7 +4,7 @@ A silo uses it for its records, a model's user for new rows. Errors name row and
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -43,20 +43,6 @@ def read_column(name: str, column: ReadColumn, cells: Cells, *, source: str, fir
         row, what = min((int(problem.rows[0]), problem.what) for problem in problems)
         raise RecordsError(f"{source}, row {row + first + 2}, column '{name}': {what}.")
     return reading
-
-
-def misfits(columns: Mapping[str, ReadColumn], table: Table) -> Iterator[str]:
-    """Yield which cells of a table do not fit the schema, and why; missing columns are not checked here.
-
-    Rows are counted as in a spreadsheet: the header is row 1.
-    """
-    for name, column in columns.items():
-        cells = as_cells(table[name]) if name in table else None
-        for problem in column.read(cells)[1] if cells is not None and not cells.odd else ():
-            rows = problem.rows + 2
-            shown = ", ".join(str(row) for row in rows[:3].tolist())
-            more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-            yield f"column '{name}', row{'s' if len(rows) > 1 else ''} {shown}{more}: {problem.what}"
 
 
 def features_of(schema: Schema, readings: Readings) -> FloatArray:

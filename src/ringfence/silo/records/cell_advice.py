@@ -5,8 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ringfence.protocol import FloatArray
 from ringfence.protocol.schema.codes import (
+    DIGITS,
+    FEW,
     beyond_bounds,
     cells_hold,
     number_texts,
@@ -17,7 +21,7 @@ from ringfence.protocol.schema.codes import (
 from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.columns.categorical import OneOf
 from ringfence.protocol.schema.columns.numeric import Scaled
-from ringfence.sources.cells import Cells
+from ringfence.sources.cells import Cells, TextCells, joined
 
 
 class Advice(NamedTuple):
@@ -30,10 +34,58 @@ class Advice(NamedTuple):
     synonyms: Mapping[str, Sequence[str]] = {}
 
 
-def advice_on(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> Iterator[Advice]:
+class NotableCells:
+    """The cells of a column that decide what is advised, as its chunks are read; others are only counted.
+
+    Of numbers these are cells that hold none, numbers beyond the bounds and common codes; and of the others, from which
+    a code may be far, the least few and the largest. Of categories they are other texts.
+    """
+
+    def __init__(self, column: ReadColumn) -> None:
+        """Begin with a column's type."""
+        self.column, self.count = column, 0
+        self._parts: list[Cells] = []
+        self._least, self._largest = np.full(FEW + 1, np.inf), -np.inf
+        self._codes = np.sort([*column.common_codes, *DIGITS]) if isinstance(column, Scaled) else np.zeros(0)
+
+    def add(self, cells: Cells) -> None:
+        """Keep what is notable of a chunk; cells that mark a missing value are not."""
+        self.count += len(cells)
+        held = cells.empty()
+        if self.column.missing_tokens:
+            held = held | cells.among(self.column.missing_tokens)
+        cells = cells.take(~held) if held.any() else cells
+        if isinstance(self.column, Scaled):
+            notable = self._notable(self.column, self.column.values(cells))
+        elif isinstance(self.column, OneOf):
+            places, distinct = cells.coded()
+            notable = np.array([self.column.place(text) < 0 for text in distinct] or [False], dtype=bool)[places]
+        else:
+            return
+        if notable.any():
+            self._parts.append(cells.take(notable))
+
+    def cells(self) -> Cells:
+        """Return the notable cells of all chunks."""
+        return joined(self._parts) if self._parts else TextCells([])
+
+    def _notable(self, column: Scaled, values: FloatArray) -> NDArray[np.bool_]:
+        """Return the mask of a chunk's notable numbers."""
+        codes = self._codes
+        notable = ~((values >= column.low) & (values <= column.high))
+        notable |= codes[np.minimum(np.searchsorted(codes, values), len(codes) - 1)] == values
+        others = np.flatnonzero(~notable & ((values < self._least[-1]) | (values > self._largest)))
+        distinct, first = np.unique(values[others], return_index=True)
+        if distinct.size:
+            self._least = np.unique([*self._least, *distinct[: FEW + 1]])[: FEW + 1]
+            self._largest = max(self._largest, distinct[-1])
+            notable[others[[*first[: FEW + 1], first[-1]]]] = True
+        return notable
+
+
+def advice_on(name: str, notable: NotableCells, has_role: bool) -> Iterator[Advice]:
     """Yield advice on codes for a missing value, categories in other capitals, and numbers that are clamped."""
-    held = cells.empty() | cells.among(column.missing_tokens or ())
-    cells = cells.take(~held) if held.any() else cells
+    column, cells = notable.column, notable.cells()
     codes: list[float] = []
     if isinstance(column, Scaled):
         values = column.values(cells)
@@ -42,9 +94,7 @@ def advice_on(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> It
         codes = sorted({*beyond_bounds(values, column.low, column.high, common), *outlying(values, common)})
         texts = column.code_texts(cells, codes)
     elif isinstance(column, OneOf):
-        places, distinct = cells.coded()
-        unknown = np.array([column.place(text) < 0 for text in distinct] or [False], dtype=bool)
-        unread, texts = cells.take(unknown[places]), []
+        unread, texts = cells, []
     else:
         return
     texts += [*token_texts(unread), *number_texts(unread)]
@@ -58,10 +108,8 @@ def advice_on(name: str, column: ReadColumn, cells: Cells, has_role: bool) -> It
         values = values[~np.isin(values, codes)]
         below, above = np.count_nonzero(values < column.low), np.count_nonzero(values > column.high)
         if below + above:
-            what = (
-                f"{below + above} of {len(held)} cells are beyond the bounds and are clamped ({below} below `lower`, "
-            )
-            yield Advice(name, column, f"{what}{above} above `upper`)")
+            clamped = f"{below + above} of {notable.count} cells are beyond the bounds and are clamped"
+            yield Advice(name, column, f"{clamped} ({below} below `lower`, {above} above `upper`)")
 
 
 def sentences(tables: Sequence[Sequence[Advice]]) -> list[list[str]]:

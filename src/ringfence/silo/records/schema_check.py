@@ -1,22 +1,26 @@
 """Check a table against its schema and report everything that does not fit: for the owner, as it depends on records."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ringfence import sources
 from ringfence.errors import SchemaError
 from ringfence.protocol import explain, load_columns
 from ringfence.protocol.schema.columns import TYPES
-from ringfence.protocol.schema.columns.base import unfilled
-from ringfence.protocol.schema.encoding import ODD_REMEDY, clamped_parts, misfits
+from ringfence.protocol.schema.columns.base import Problem, ReadColumn, unfilled
+from ringfence.protocol.schema.encoding import ODD_REMEDY, clamped_parts
 from ringfence.protocol.schema.patterns import expanded
+from ringfence.protocol.schema.roles import Roles
 from ringfence.protocol.schema.schema import TableColumns, load_roles
-from ringfence.silo.records.cell_advice import Advice, advice_on, sentences
+from ringfence.silo.records.cell_advice import Advice, NotableCells, advice_on, sentences
+from ringfence.silo.records.reading import GrowingReading, plain_numbers
 from ringfence.silo.records.repeated_persons import PossiblePersons, advice_on_spellings
-from ringfence.sources.cells import Table, as_cells
+from ringfence.sources.cells import Cells
 from ringfence.storage.toml_files import read_toml
 
 
@@ -39,57 +43,86 @@ def check_schema(schema: Path, tables: Sequence[Path]) -> list[Checked]:
 
 def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice], list[str]]:
     """Return the problems of a table and its schema, and advice about its cells and its persons."""
-    cells = sources.read_table(table)
+    header = sources.header(table)
     try:
-        columns = load_columns(schema, lambda: list(cells))
+        columns = load_columns(schema, lambda: header)
     except SchemaError as problem:
-        return _problems_of_schema(schema, list(cells)) or [str(problem)], [], []
+        return _problems_of_schema(schema, header) or [str(problem)], [], []
+    used, person = columns.used, columns.person
     found = [
         f"column '{name}' is not in {table.name}; correct its name in the schema, or remove it there."
-        for name in [*columns.used, *([columns.person] if columns.person is not None else [])]
-        if name not in cells
+        for name in [*used, *([person] if person is not None else [])]
+        if name not in header
     ]
     found += [
         f"column '{name}' gives rows their order, so no model may read it; make it an identifier."
         for name in sources.order(table)
-        if name in columns.used
+        if name in used
     ]
-    found += [
-        f"column '{name}' holds {own.odd}: {ODD_REMEDY}."
-        for name, own in cells.items()
-        if own.odd and name in columns.used
-    ]
-    found += [f"{misfit}." for misfit in misfits(columns.used, cells)]
-    found += _problems_of_parts(schema, columns, cells)
-    if not len(next(iter(cells.values()), ())):
-        found.append("the table has a header but no records.")
-    used = {name: column for name, column in columns.used.items() if name in cells and not as_cells(cells[name]).odd}
-    roles = _role_columns(schema)
-    possible = PossiblePersons(columns)
-    possible.add({name: as_cells(own) for name, own in cells.items()})
-    persons = possible.advice()
-    if columns.person is not None and columns.person in cells:
-        persons = advice_on_spellings(columns.person, as_cells(cells[columns.person]).texts())
-    advice = [advice_on(name, column, as_cells(cells[name]), name in roles) for name, column in used.items()]
-    return found, [each for own in advice for each in own], persons
-
-
-def _role_columns(schema: Path) -> Collection[str]:
-    """Return the columns with a role, whose cells beyond the bounds are problems."""
     try:
-        return load_roles(schema).roles.values()
-    except SchemaError:
-        return ()
-
-
-def _problems_of_parts(schema: Path, columns: TableColumns, cells: Table) -> list[str]:
-    """Return the problems of columns with a role, such as weight or event."""
-    try:
-        roles = load_roles(schema)
+        roles, unread = load_roles(schema), []
     except SchemaError as problem:
-        return [str(problem)]
-    own = {name: as_cells(cells[name]) for name in roles.roles.values() if name in cells and name in columns.used}
-    readings = {name: columns.used[name].read(column)[0] for name, column in own.items() if not column.odd}
+        roles, unread = None, [str(problem)]
+    parts = set() if roles is None else set(roles.roles.values())
+    checks = {name: _ColumnCheck(used[name], name in parts) for name in header if name in used}
+    rows, persons, possible = 0, set[str](), PossiblePersons(columns)
+    for chunk in sources.chunks(table, plain_numbers(used)):
+        for name, cells in chunk.items():
+            if name in checks:
+                checks[name].add(cells, rows)
+            if name == person:
+                persons.update(cells.texts())
+        possible.add(chunk)
+        rows += len(next(iter(chunk.values()), ()))
+    found += [f"column '{name}' holds {check.odd}: {ODD_REMEDY}." for name, check in checks.items() if check.odd]
+    read = {name: check for name, check in checks.items() if not check.odd}
+    found += [f"{misfit}." for name, check in read.items() for misfit in _misfits(name, check.problems)]
+    found += unread if roles is None else _problems_of_parts(roles, columns, read)
+    if not rows:
+        found.append("the table has a header but no records.")
+    advice = [each for name, check in read.items() for each in advice_on(name, check.notable, name in parts)]
+    return found, advice, possible.advice() if person is None else advice_on_spellings(person, persons)
+
+
+class _ColumnCheck:
+    """What a check finds in a column, as its chunks are read."""
+
+    def __init__(self, column: ReadColumn, has_role: bool) -> None:
+        """Begin with a column's type; only one with a role needs all its numbers."""
+        self.column, self.odd, self.problems = column, "", list[Problem]()
+        self.notable = NotableCells(column)
+        self.reading = GrowingReading() if has_role else None
+
+    def add(self, cells: Cells, first: int) -> None:
+        """Check a chunk of the column, whose first row has this number."""
+        self.odd = self.odd or cells.odd
+        if self.odd or not len(cells):
+            return
+        reading, problems = self.column.read(cells)
+        self.problems += [Problem(problem.rows + first, problem.what) for problem in problems]
+        self.notable.add(cells)
+        if self.reading is not None:
+            self.reading.add(reading)
+
+
+def _misfits(name: str, problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield which of a column's cells do not fit the schema, and why; each problem may be found in several chunks.
+
+    Rows are counted as in a spreadsheet: the header is row 1.
+    """
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    for problem in problems:
+        found.setdefault(problem.what, []).append(problem.rows)
+    for what, parts in found.items():
+        rows = np.concatenate(parts) + 2
+        shown = ", ".join(str(row) for row in rows[:3].tolist())
+        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+        yield f"column '{name}', row{'s' if len(rows) > 1 else ''} {shown}{more}: {what}"
+
+
+def _problems_of_parts(roles: Roles, columns: TableColumns, checks: Mapping[str, _ColumnCheck]) -> list[str]:
+    """Return the problems of columns with a role, such as weight or event."""
+    readings = {name: check.reading.all() for name, check in checks.items() if check.reading is not None}
     return [
         *(
             f"column '{name}' is named as {role}, but is missing from the schema's columns, or ignored; give it a "
