@@ -237,8 +237,10 @@ def _association_shares(part: Association) -> _Linear:
     return _Linear(np.zeros(part.length), np.asarray(np.kron(*centred) / part.weight, dtype=np.float64))
 
 
-def statistics_tables(query: Statistics, plan: Plan, stage: int, each: Mapping[str, FloatArray]) -> StatisticsTables:
-    """Return the tables of the silos' answers in a stage, without silos that did not answer."""
+def statistics_tables(
+    query: Statistics, plan: Plan, stage: int, each: Mapping[str, FloatArray], *, by_silo: bool = True
+) -> StatisticsTables:
+    """Return the tables of the silos' answers in a stage, without silos that did not answer, or of all together."""
     layout = query.layout(plan)
     answers = {
         terms.name: NoisyAnswer(each[terms.name] * layout.unit, own.sigma * layout.unit, own.batch)
@@ -246,10 +248,12 @@ def statistics_tables(query: Statistics, plan: Plan, stage: int, each: Mapping[s
         if terms.name in each
         for own in [terms.stages[stage]]
     }
-    silos = {name: _summary(layout, answer) for name, answer in answers.items()}
-    if len(silos) == 1:
-        return StatisticsTables(silos, next(iter(silos.values())), {})
     together = _summary(layout, _pooled(list(answers.values())))
+    if not by_silo:
+        return StatisticsTables({}, together, {})
+    if len(answers) == 1:
+        return StatisticsTables(dict.fromkeys(answers, together), together, {})
+    silos = {name: _summary(layout, answer) for name, answer in answers.items()}
     return StatisticsTables(silos, together, dict(_differences(layout, answers)))
 
 

@@ -211,7 +211,7 @@ def _half_widths(
     if points := survival_curve_of_run(plan, findings):
         yield "the survival curve", _useful(max(point.high - point.low for point in points) / 2, 1.0)
     with suppress(TrainingError):  # a plan that asks for no statistics
-        yield from _of_statistics(statistics_of_run(plan, findings))
+        yield from _of_statistics(statistics_of_run(plan, findings, by_silo=False))
     with suppress(TrainingError):  # or for no summary
         found = coefficients_of_run(plan, findings, level=level, by_silo=by_silo)
         names, functions, _ = coefficients_in_table_units(plan)

@@ -8,6 +8,7 @@ same size.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -194,7 +195,7 @@ class Layout:
             raise ValueError(f"these statistics have {layout.length} numbers, and only {MOST_NUMBERS} are allowed")
         return layout
 
-    @property
+    @cached_property
     def parts(self) -> list[ColumnPart | Association]:
         """The parts of a layout of statistics: columns, then cross tables."""
         return [*self.columns.values(), *self.cross.values()]
@@ -204,7 +205,7 @@ class Layout:
         """How many numbers an answer with this layout of statistics has."""
         return sum(part.length for part in self.parts)
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """The divisor of every number in a layout of statistics, so that no record adds more than 1 to any."""
         return max(part.largest for part in self.parts)

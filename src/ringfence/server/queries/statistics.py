@@ -15,11 +15,14 @@ from ringfence.server.algorithms.survey import project_onto_simplex
 from ringfence.server.state import Findings
 
 
-def statistics_of_run(plan: Plan, findings: Mapping[str, Findings]) -> StatisticsTables:
-    """Return what a run of the plan found, as tables; TrainingError if it asked for no statistics."""
+def statistics_of_run(plan: Plan, findings: Mapping[str, Findings], *, by_silo: bool = True) -> StatisticsTables:
+    """Return what a run of the plan found, as tables; `by_silo` also each silo's and how they differ.
+
+    TrainingError if it asked for no statistics.
+    """
     for number, stage in enumerate(plan.stages):
         if isinstance(stage.query, Statistics) and stage.query.name in findings:
-            return statistics_tables(stage.query, plan, number, findings[stage.query.name].each)
+            return statistics_tables(stage.query, plan, number, findings[stage.query.name].each, by_silo=by_silo)
     raise TrainingError("This run's plan asks for no statistics: `ringfence statistics` makes one that does.")
 
 

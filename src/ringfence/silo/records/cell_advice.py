@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.protocol import FloatArray
+from ringfence.protocol.arrays import pieces
 from ringfence.protocol.schema.codes import (
     DIGITS,
     FEW,
@@ -22,6 +23,9 @@ from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.columns.categorical import OneOf
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.sources.cells import Cells, TextCells, joined
+
+_AT_ONCE = 2**14
+"""How many numbers are looked through at a time: once some are known, few others can be less or larger."""
 
 
 class Advice(NamedTuple):
@@ -56,7 +60,9 @@ class NotableCells:
             held = held | cells.among(self.column.missing_tokens)
         cells = cells.take(~held) if held.any() else cells
         if isinstance(self.column, Scaled):
-            notable = self._notable(self.column, self.column.values(cells))
+            values = self.column.values(cells)
+            parts = [self._notable(self.column, values[part]) for part in pieces(len(values), _AT_ONCE)]
+            notable = np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
         elif isinstance(self.column, OneOf):
             places, distinct = cells.coded()
             notable = np.array([self.column.place(text) < 0 for text in distinct] or [False], dtype=bool)[places]
@@ -70,7 +76,7 @@ class NotableCells:
         return joined(self._parts) if self._parts else TextCells([])
 
     def _notable(self, column: Scaled, values: FloatArray) -> NDArray[np.bool_]:
-        """Return the mask of a chunk's notable numbers."""
+        """Return the mask of some rows' notable numbers."""
         codes = self._codes
         notable = ~((values >= column.low) & (values <= column.high))
         notable |= codes[np.minimum(np.searchsorted(codes, values), len(codes) - 1)] == values
