@@ -98,7 +98,7 @@ def _clipped_rows(
     """Return the rows along the axes, and their clipped residuals at weights split into limbs."""
     own = records.block(rows)
     seen = own if along is records else along.block(rows)
-    products, outputs = own @ limbs, limbs.shape[1] // 2
+    products, outputs = exact_sums.product(own, limbs), limbs.shape[1] // 2
     scores = products[:, :outputs] + products[:, outputs:]
     norms, targets = along.norms[rows], records.targets[rows]
     return seen, clipped(loss, clip, scores=scores, norms=norms, constants=seen[:, -1], targets=targets)

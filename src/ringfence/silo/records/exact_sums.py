@@ -34,6 +34,9 @@ _LIMB = 16
 _RANGE = 100
 """Rows have norms between 2⁻¹⁰⁰ and 2¹⁰⁰: larger numbers are clipped, smaller ones vanish."""
 
+_SHORT = 16
+"""Numbers in a row: BLAS multiplies fewer than that by a single column slowly."""
+
 _NUMBERS = 2**18
 """About how many numbers are processed at a time, so that they stay in a processor's cache."""
 
@@ -117,12 +120,19 @@ def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 3
             # A block adds up to 2⁵³ at most, and fewer than 2¹⁰ of them to what 64 bits hold.
             if waiting + len(a) >= 2**10:
                 total, held, waiting = total + held.astype(object), 0, 0
-            held = held + np.matmul(a.transpose(0, 2, 1), b).astype(np.int64).sum(axis=0)
+            held = held + product(a.transpose(0, 2, 1), b).astype(np.int64).sum(axis=0)
             waiting += len(a)
     total = total + held.astype(object)
     width = total.shape[1] // 2
     result: Counts = ((total[:, :width] << _LIMB) + total[:, width:]) << (32 - bits)
     return result
+
+
+def product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the product of matrices; of two columns one at a time, which BLAS does faster unless rows are short."""
+    if right.shape[-1] != 2 or left.shape[-1] < _SHORT:
+        return np.asarray(left @ right)
+    return np.concatenate([left @ right[..., :1], left @ right[..., 1:]], axis=-1)
 
 
 def _blocks(rows: FloatArray, size: int) -> list[FloatArray]:
