@@ -26,6 +26,8 @@ import pyarrow.parquet
 from ringfence.protocol import Schema, parse_schema
 from ringfence.silo.records.records import load_data_set, load_records
 
+MILLION = 10**6
+
 AGAIN = 3
 """How often a table is read in one process."""
 
@@ -39,13 +41,17 @@ def schema(columns: int) -> Schema:
 
 
 def write(folder: Path, rows: int, columns: int) -> list[Path]:
-    """Write a table as CSV and as Parquet."""
-    random = np.random.default_rng(1)
-    table = {f"x{place}": np.round(random.normal(size=rows), 6) for place in range(columns - 1)}
-    held = pa.table({**table, "y": random.choice(["no", "yes"], rows)})
-    csv, parquet = folder / "table.csv", folder / "table.parquet"
-    pyarrow.csv.write_csv(held, csv)
-    pyarrow.parquet.write_table(held, parquet)
+    """Write a table as CSV and as Parquet, a million rows at a time."""
+    random, csv, parquet = np.random.default_rng(1), folder / "table.csv", folder / "table.parquet"
+    names = [f"x{place}" for place in range(columns - 1)]
+    fields = pa.schema([*((name, pa.float64()) for name in names), ("y", pa.string())])
+    with pyarrow.csv.CSVWriter(csv, fields) as lines, pyarrow.parquet.ParquetWriter(parquet, fields) as groups:
+        for begin in range(0, rows, MILLION):
+            count = min(MILLION, rows - begin)
+            table = {name: np.round(random.normal(size=count), 6) for name in names}
+            held = pa.table({**table, "y": random.choice(["no", "yes"], count)}, schema=fields)
+            lines.write_table(held)
+            groups.write_table(held)
     return [csv, parquet]
 
 

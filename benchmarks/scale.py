@@ -1,15 +1,16 @@
-"""How cost grows with records, features and silos, as ratios in one run: python -m benchmarks.scale [--out FOLDER]
+"""How cost grows with records, features, columns and silos.
+
+    python -m benchmarks.scale [--out FOLDER] [--only SECTION ...]
 
 Writes `scale.md`, its figure, and the numbers behind both (`scale.json`). Contestants take turns and the fastest turn
 of each counts, so that other work on the machine weighs on both alike; where one thread works, processor time is
-measured, on which other work weighs least. What is about memory runs in a process of its own. It took 26 minutes
-on two cores with a load of 20.
+measured, on which other work weighs least. What is about memory runs in a process of its own. It takes about 40 minutes
+on two busy cores; `--only` renews some sections and keeps the others, and the page says when each was measured.
 """
 
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import crowd, reading, scale_page
+from benchmarks import crowd, growth, reading, scale_page
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import Logistic, NoisyUpdate, Plan, RoundRequest, Schema, parse_schema
+from ringfence.protocol import Logistic, NoisyUpdate, Plan, RoundRequest, Schema, load_plan, parse_schema
 from ringfence.protocol.schema.columns.base import Reading
+from ringfence.rehearsal.quote import rehearse
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.gate.limits import MEGABYTE, largest_round
 from ringfence.silo.ledger.budget import Budget
@@ -42,7 +44,7 @@ WIDTH = 30
 RECORDS = (10**4, 10**5, 10**6, 10**7)
 WIDTHS = (10, 30, 100, 1000, 10_000, 40_000)
 NUMBERS = 4 * 10**7
-SILOS = (3, 30, 300, 1000, 10_000)
+SILOS = (10, 100, 1000, 10_000)
 SIMULATED = (10, 1000, 10_000, 100_000)
 AGENTS = (3, 20, 200)
 READ = {200_000: 5, 2_000_000: 2}
@@ -91,10 +93,10 @@ def schema_of(width: int) -> Schema:
     return parse_schema({"columns": columns}, target="y")
 
 
-def plan_of(silos: int, records: int, width: int) -> Plan:
-    """A plan of two rounds."""
+def plan_of(silos: int, records: int, width: int, **asked: Any) -> Plan:
+    """A plan of two rounds, unless something else is asked for."""
     members = [Member(f"silo-{place}", records, 1.0, 1e-8) for place in range(silos)]
-    return make_plan(schema_of(width), members, PlanRequest(rounds=2, survey=False))
+    return make_plan(schema_of(width), members, PlanRequest(**(asked or {"rounds": 2, "survey": False})))
 
 
 class Watched:
@@ -166,10 +168,32 @@ class _Unmarked(RowMarks):
 
 
 def planned(silos: int) -> Row:
-    """Make a plan."""
+    """Make a plan, rehearse it for its quote, and write and read it."""
+    rehearse(plan_of(3, 1000, WIDTH, survey=None))  # one-time work of the process
+    found: Row = {"silos": silos}
     begun = time.process_time()
-    plan_of(silos, 1000, WIDTH)
-    return {"silos": silos, "seconds": time.process_time() - begun}
+
+    def took(what: str) -> None:
+        nonlocal begun
+        found[what], begun = time.process_time() - begun, time.process_time()
+
+    plan = plan_of(silos, 1000, WIDTH, survey=None)
+    took("seconds")
+    rehearse(plan)
+    took("quote")
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "plan.json"
+        file.write_bytes(plan.content)
+        load_plan(file)
+    took("file")
+    return found
+
+
+def checked(rows: int, tries: int) -> list[Row]:
+    """Check a table of that many rows against its schema."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        apart("written", name, rows)
+        return growth.check_command(name, rows, tries)
 
 
 def simulated(silos: int) -> Row:
@@ -186,7 +210,9 @@ def simulated(silos: int) -> Row:
     return {"silos": silos, "seconds per round": (time.process_time() - begun) / 2, "MB": watched.end()["VmRSS"]}
 
 
-IN_OWN_PROCESS: dict[str, Callable[..., Row]] = {"large_silo": large_silo, "simulated": simulated, "rounds": rounds}
+IN_OWN_PROCESS: dict[str, Callable[..., Row]] = {
+    "large_silo": large_silo, "simulated": simulated, "rounds": rounds, "planned": planned, "written": growth.written,
+}  # fmt: skip
 
 
 def apart(name: str, *arguments: object, threads: int = 1) -> Row:
@@ -199,33 +225,40 @@ def apart(name: str, *arguments: object, threads: int = 1) -> Row:
     return result
 
 
-def measure() -> dict[str, Any]:
-    """Measure everything."""
-    cores = len(os.sched_getaffinity(0))
-    shapes = [(count, WIDTH) for count in RECORDS] + [(NUMBERS // width, width) for width in WIDTHS]
-    by_shape = [
-        apart("rounds", precision, records, width)
-        for precision in PRECISIONS
-        for records, width in dict.fromkeys(shapes)
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+SHAPES = dict.fromkeys([(count, WIDTH) for count in RECORDS] + [(NUMBERS // width, width) for width in WIDTHS])
+SECTIONS: dict[str, Callable[[], list[Any]]] = {
+    "plans": lambda: [apart("planned", silos) for silos in SILOS],
+    "plan commands": lambda: [growth.plan_command(*each) for each in growth.SILOS.items()],
+    "statistics": lambda: [growth.statistics_command(*each) for each in growth.COLUMNS.items()],
+    "schema checks": lambda: [row for each in growth.ROWS.items() for row in checked(*each)],
+    "rounds": lambda: [apart("rounds", kept, *shape) for kept in PRECISIONS for shape in SHAPES],
+    "threaded": lambda: [apart("rounds", kept, 10**7, WIDTH, threads=cores()) for kept in PRECISIONS],
+    "large silo": lambda: [apart("large_silo", 10**7, WIDTH, kept, threads=cores()) for kept in ("memory", "files")],
+    "simulated": lambda: [apart("simulated", silos) for silos in SIMULATED],
+    "agents": lambda: [crowd.main(agents) for agents in AGENTS],
+    "reading": lambda: [row for rows, turns in READ.items() for row in reading.measure(rows, WIDTH, turns)],
+}
+
+
+def code() -> str:
+    """Return the title of the last commit, with a note if files have changed since."""
+    said = [
+        subprocess.run(["git", *command], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        for command in (("log", "-1", "--format=%s"), ("status", "--porcelain", "src"))
     ]
-    threaded = [apart("rounds", precision, 10**7, WIDTH, threads=cores) for precision in PRECISIONS]
-    return {
-        "machine": {"processor": platform.processor() or platform.machine(), "cores": cores, "load": os.getloadavg()},
-        "rounds": by_shape,
-        "threaded": threaded,
-        "large silo": [apart("large_silo", 10**7, WIDTH, kept_in, threads=cores) for kept_in in ("memory", "files")],
-        "plans": [planned(silos) for silos in SILOS],
-        "simulated": [apart("simulated", silos) for silos in SIMULATED],
-        "agents": [crowd.main(agents) for agents in AGENTS],
-        "reading": [row for rows, turns in READ.items() for row in reading.measure(rows, WIDTH, turns)],
-    }
+    return said[0] + (", with changes" if said[1] else "")
 
 
 def main() -> None:
     """Measure, and write the page; or measure one thing, for another process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--page", action="store_true", help="write the page of numbers measured before")
+    parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS), help="sections to renew")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -233,9 +266,14 @@ def main() -> None:
         print(json.dumps(IN_OWN_PROCESS[name](*arguments)))
         return
     file = given.out / "scale.json"
-    if not given.page:
-        file.write_text(json.dumps(measure(), indent=1) + "\n")
-    scale_page.write(json.loads(file.read_text()), given.out)
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"measured": {}}
+    for name in given.only:
+        when, title = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), code()
+        found[name] = SECTIONS[name]()
+        found["measured"][name] = {"when": when, "code": title, "cores": cores(), "load": os.getloadavg()[0]}
+        file.write_text(json.dumps(found, indent=1) + "\n")
+        if set(found) > set(SECTIONS):
+            scale_page.write(found, given.out)
 
 
 if __name__ == "__main__":

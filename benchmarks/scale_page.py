@@ -4,16 +4,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.growth import growth
+
 Row = dict[str, Any]
 
 _HEAD = """# Scale: what a round costs, and how cost grows
 
     python -m benchmarks.scale --out docs/results
 
-measured this on a machine with {cores} cores that was also doing other work (a load of {load:.0f}).
+measured this on a machine with {cores} cores that was also doing other work ([when, and with how much](#measured)).
 Both sides of a ratio take turns within the same minute, so that other work slows both alike, and the fastest turn of
 each counts; single-threaded computations are measured in processor time, including the kernel's, which other work
-affects least. Look at the ratios: seconds are this machine's. The whole page is one run of that command.
+affects least. Look at the ratios: seconds are this machine's. *Growth* is the slope of log cost against log size,
+fitted over the sizes of a table: 1 is in proportion. A command's start, about a second, makes its growth look smaller,
+so the slope between the two largest sizes stands beside it.
 
 ![Seconds by records, features and silos](scale.png)
 
@@ -32,13 +36,14 @@ With {cores} threads, in wall-clock time, which other work affects: a rough figu
 
 {threaded}
 
-A round costs the same per number in both precisions. Its sums are exact in doubles, so in *single precision* every
-number is first converted to a double (0.14 of 1.55 ns), the products with weights and with residuals are taken of two
-limbs each (0.38 ns), and the rest (residuals, clipping, limbs) is computed in doubles for every record either way. The
-bare products fetch half the bytes in single precision and take half the time. So the ratio is larger, and single
-precision saves memory but no time. *Small tables* fit into a processor's cache, where products are fast and per-record
-work weighs more; so it does with 10 features. Why 40,000 features cost more than 10,000 in double precision is not
-known: integers of arbitrary size, an obvious suspect, took 4 ms of 92.
+A round costs about as much per number in both precisions ({per_number}, of 10⁷ records). Its sums are exact in
+doubles, so in *single precision* every number is first converted to a double, the products with weights and with
+residuals are taken of two limbs each, and the rest (residuals, clipping, limbs) is computed in doubles for every record
+either way. The bare products fetch half the bytes in single precision. So the ratio is larger, and single precision
+saves memory but little time: two more products, in doubles and for exactness, leave no way to twice the bare ones but
+code of our own below NumPy. *Small tables* fit into a processor's cache, where products are fast and per-record work
+weighs more; so it does with 10 features. With 40,000 features a thousand records share the work that is done once per
+feature, at the end, with integers of any size.
 
 ## A large table
 
@@ -50,9 +55,19 @@ once per round; *in no file* is memory that a table larger than memory would als
 
 ## Silos
 
-Making a plan, processor seconds; the first one includes one-time work of the process:
+A plan for silos of 1,000 records and 30 features, in processor seconds: *making* it, with a survey and an evaluation;
+*rehearsing* it for its quote; *writing and reading* its file. Beyond 80 silos, a rehearsal's silos take turns with the
+same simulated records, and each adds noise of its own.
 
 {plans}
+
+{plans_growth}
+
+The whole command `ringfence plan`, from its start to its last line, with the plan written to a file:
+
+{plan_commands}
+
+{plan_commands_growth}
 
 A simulated round of silos of 20 records × 30 features, and the peak memory of the process, including data and plan:
 
@@ -64,6 +79,26 @@ A round of `server run` over loopback: {agents_words}
 
 The seconds are wall-clock time of agents that share {cores} cores with each other and with all other work on this
 machine. Ledgers are synced before anything is released, twice per agent and round.
+
+## Statistics of many columns
+
+`ringfence statistics` of two silos of 1,000 rows each, from its start to its last line: reading, plan, quote, ledgers,
+gates, answers, and estimates of every column for both silos and for all together. All columns but one are numbers, with
+64 bins.
+
+{statistics}
+
+{statistics_growth}
+
+## Checking large tables
+
+`ringfence schema check` of tables of 30 columns, from its start to its last line, beside a Python process that reads
+the same file with pyarrow. The check reads chunk by chunk and keeps only the cells that its advice rests on: its memory
+is that of a chunk, while pyarrow holds the whole table.
+
+{checks}
+
+{checks_growth}
 
 ## Reading
 
@@ -80,6 +115,13 @@ a data set: so pyarrow itself is slower on large Parquet files. Once memory can 
 a number cost more than decoding it, and the goal of half the speed is missed for Parquet. Records keep every number
 twice, as a cell and as a feature, and therefore miss 1.3 times the encoded table; small tables miss it by the memory
 that pyarrow and this library keep in reserve.
+
+## Measured
+
+Every section is one part of a run of the command above; `--only SECTION` renews one of them. *Load* is the machine's
+average load when the section ended, *code* the title of the last commit.
+
+{measured}
 """
 
 
@@ -124,6 +166,21 @@ def _share(row: Row) -> float:
     return float(row["memory"] / (8 * row["records"] * row["columns"]))
 
 
+def _grown(rows: Sequence[Row], size: str, cost: str = "seconds") -> str:
+    """Return the growth over all sizes, and between the two largest."""
+    return f"{growth(rows, size, cost):.2f}; {growth(rows[-2:], size, cost):.2f} between the two largest"
+
+
+def _of(found: Row, format: str) -> list[Row]:
+    """Return the schema checks of files of a format."""
+    return [row for row in found["schema checks"] if row["format"] == format]
+
+
+def _over_pyarrow(row: Row) -> float:
+    """Return a check's seconds over pyarrow's."""
+    return float(row["seconds"] / row["pyarrow, seconds"])
+
+
 def _goals(found: Row) -> str:
     def ratios(rows: Sequence[Row], precision: str) -> list[float]:
         return [row["round"] / row["bare"] for row in rows if row["precision"] == precision]
@@ -136,7 +193,7 @@ def _goals(found: Row) -> str:
     plan = next(row["seconds"] for row in found["plans"] if row["silos"] == 10_000)
     simulated = next(row["MB"] for row in found["simulated"] if row["silos"] == 100_000)
     crowd = next(row for row in found["agents"] if row["agents"] == 200)
-    cores = found["machine"]["cores"]
+    cores = found["measured"]["threaded"]["cores"]
     rows = [
         ("10⁷ records × 30 columns in one silo", "4 GB", f"{large['memory']['MB, all'] / 1000:.2f} GB"),
         (
@@ -152,7 +209,25 @@ def _goals(found: Row) -> str:
             )
             for kept, (one, many) in said.items()
         ),
-        ("a plan for 10,000 silos", "5 s", f"{plan:.2f} s"),
+        ("making a plan for 10,000 silos", "5 s", f"{plan:.2f} s"),
+        (
+            "growth of `ringfence plan`, 10 to 10,000 silos",
+            "1.1",
+            f"{_grown(found['plan commands'], 'silos')} ({found['plan commands'][-1]['seconds']:.1f} s)",
+        ),
+        (
+            "growth of `ringfence statistics`, 10 to 1,000 columns",
+            "1.1",
+            f"{_grown(found['statistics'], 'columns')} ({found['statistics'][-1]['seconds']:.1f} s)",
+        ),
+        *(
+            (
+                f"growth of `ringfence schema check`, {name}, 10⁴ to 10⁷ rows",
+                "1.1",
+                f"{_grown(_of(found, format), 'rows')} ({_over_pyarrow(_of(found, format)[-1]):.2f} × pyarrow's read)",
+            )
+            for format, name in _FORMATS.items()
+        ),
         ("a simulated round of 100,000 silos of 20 records", "4 GB", f"{simulated / 1000:.2f} GB"),
         ("a round of 200 agents on loopback", "3 s", f"{max(crowd['seconds per round']):.2f} s, the slowest"),
         *(
@@ -181,7 +256,29 @@ def write(found: Row, out: Path) -> None:
         "seconds per round": lambda row: number(row["seconds per round"]),
     }
     silos: dict[str, Callable[[Row], object]] = {"silos": lambda row: f"{row['silos']:,}"}
-    seconds: dict[str, Callable[[Row], object]] = {"seconds": lambda row: number(row["seconds"])}
+    memory: dict[str, Callable[[Row], object]] = {
+        "processor seconds": lambda row: number(row["seconds"]),
+        "MB": lambda row: number(row["MB"]),
+    }
+    plans: dict[str, Callable[[Row], object]] = {
+        "making": lambda row: number(row["seconds"]),
+        "rehearsing": lambda row: number(row["quote"]),
+        "writing and reading": lambda row: number(row["file"]),
+    }
+    checks: dict[str, Callable[[Row], object]] = {
+        "format": lambda row: _FORMATS[row["format"]],
+        "rows": lambda row: f"{row['rows']:,}",
+        **memory,
+        "pyarrow's seconds": lambda row: number(row["pyarrow, seconds"]),
+        "ratio": lambda row: f"{_over_pyarrow(row):.2f}",
+        "pyarrow's MB": lambda row: number(row["pyarrow, MB"]),
+    }
+    measured: dict[str, Callable[[Row], object]] = {
+        "section": lambda row: row["section"],
+        "when, UTC": lambda row: row["when"],
+        "load": lambda row: f"{row['load']:.0f}",
+        "code": lambda row: row["code"],
+    }
     simulated: dict[str, Callable[[Row], object]] = {
         "processor seconds per round": lambda row: number(row["seconds per round"]),
         "MB": lambda row: number(row["MB"]),
@@ -203,19 +300,34 @@ def write(found: Row, out: Path) -> None:
         "speed again": lambda row: f"{_beside(found, row)['again'] / row['again']:.2f}",
         "memory": lambda row: f"{_share(row):.2f}",
     }
+    largest = {row["precision"]: row for row in found["rounds"] if (row["records"], row["features"]) == (10**7, 30)}
+    nanoseconds = {kept: 1e9 * row["round"] / 3e8 for kept, row in largest.items()}
+    parts = (("making", "seconds"), ("rehearsing", "quote"), ("writing and reading", "file"))
     page = _HEAD.format(
-        cores=found["machine"]["cores"],
-        load=found["machine"]["load"][0],
+        cores=found["measured"]["rounds"]["cores"],
         goals=_goals(found),
         rounds=table(found["rounds"], _ROUNDS),
         threaded=table(found["threaded"], _ROUNDS),
+        per_number=" and ".join(f"{nanoseconds[kept]:.2f} ns in {kept} precision" for kept in ("double", "single")),
         large=table(found["large silo"], large),
-        plans=table(found["plans"], {**silos, **seconds}),
+        plans=table(found["plans"], {**silos, **plans}),
+        plans_growth="Growth: "
+        + ", ".join(f"{name} {growth(found['plans'], 'silos', key):.2f}" for name, key in parts)
+        + ".",
+        plan_commands=table(found["plan commands"], {**silos, **memory}),
+        plan_commands_growth=f"Growth: {_grown(found['plan commands'], 'silos')}.",
+        statistics=table(found["statistics"], {"columns": lambda row: f"{row['columns']:,}", **memory}),
+        statistics_growth=f"Growth: {_grown(found['statistics'], 'columns')}.",
+        checks=table(found["schema checks"], checks),
+        checks_growth="Growth: "
+        + "; ".join(f"{name}, {_grown(_of(found, format), 'rows')}" for format, name in _FORMATS.items())
+        + ".",
         simulated=table(found["simulated"], {**silos, **simulated}),
         agents_words="real gates, ledgers and doors of 100 records × 10 features, served by four processes.",
         agents=table(found["agents"], agents),
         reading=table(found["reading"], read),
         width=found["reading"][0]["columns"],
+        measured=table([{"section": name, **row} for name, row in found["measured"].items()], measured),
     )
     (out / "scale.md").write_text(page)
 
@@ -243,6 +355,7 @@ def draw(found: Row, path: Path) -> None:
             )
     for rows, name, label in (
         (found["plans"], "seconds", "making a plan"),
+        (found["plan commands"], "seconds", "`ringfence plan`"),
         (found["simulated"], "seconds per round", "a simulated round"),
     ):
         panels[2].plot([row["silos"] for row in rows], [row[name] for row in rows], "o-", label=label)

@@ -5,7 +5,7 @@ import importlib
 
 from benchmarks.waiting import Row
 
-PARTS = ("commands",)
+PARTS = ("commands", "scale")
 """Modules of this package with a function `rows`."""
 
 
