@@ -1,8 +1,8 @@
-"""Crash every life at its numbered points: python -m tests.crashes [LIFE ...] [--cuts EVERY] [--pairs EVERY] [--json]
+"""Crash every scenario at its numbered points: python -m tests.crashes [SCENARIO ...] [--kills] ...
 
-A point is a call that changes or syncs a file. Every life is killed at each; of what a loss of power leaves there
-(`disk`), and of pairs of kills, every so many are tried, by default none, and 1 is all of them. After each crash a new
-process goes on, which must come to a good end (`lives`). Prints how many points there are, by store, as a table.
+A point is a call that changes or syncs a file. `--kills` kills at each. `--power-failures` tries what a power failure
+may leave there (`disk`), and `--pairs` pairs of kills: all, or with a number every so many. What goes on after a crash
+must come to a good end (`scenarios`). Prints how many points there are, by store, as a table.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.crashes.crashes import Crashes
-from tests.crashes.lives import LIVES
+from tests.crashes.scenarios import SCENARIOS
 from tests.crashes.stops import Stop
 
 STORES = {
@@ -42,24 +42,25 @@ def stores(points: Sequence[Stop]) -> Iterator[str]:
 def main() -> None:
     """Crash, count and print."""
     options = argparse.ArgumentParser()
-    options.add_argument("lives", nargs="*", default=[*LIVES])
-    options.add_argument("--cuts", type=int, default=0)
-    options.add_argument("--pairs", type=int, default=0)
+    options.add_argument("scenarios", nargs="*", default=[*SCENARIOS])
+    options.add_argument("--kills", action="store_true")
+    options.add_argument("--power-failures", type=int, nargs="?", const=1, default=0, metavar="EVERY")
+    options.add_argument("--pairs", type=int, nargs="?", const=1, default=0, metavar="EVERY")
     options.add_argument("--json", action="store_true")
     given = options.parse_args()
     points: Counter[tuple[str, str]] = Counter()
     done: Counter[str] = Counter()
-    for name in given.lives:
+    for name in given.scenarios:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XDG_STATE_HOME"] = f"{folder}/here/state"
-            crashes = Crashes(LIVES[name](Path(folder)))
-            found = crashes.numbered()
-            points.update(zip(stores(found), (stop.does for stop in found), strict=True))
-            done["points"] += len(found)
-            done["cuts"] += crashes.cut(given.cuts)
-            kills, pairs = crashes.kill(given.pairs)
-            done["kills"] += kills
+            crashes = Crashes(SCENARIOS[name](Path(folder)))
+            points.update(zip(stores(crashes.points), (stop.does for stop in crashes.points), strict=True))
+            done["points"] += len(crashes.points)
+            done["kills"] += crashes.kill() if given.kills else 0
+            done["power_failures"] += crashes.fail_power(given.power_failures) if given.power_failures else 0
+            pairs, different = crashes.kill_twice(given.pairs) if given.pairs else (0, 0)
             done["pairs"] += pairs
+            done["different"] += different
     if given.json:
         print(json.dumps({**done, "stores": sorted({store for store, _ in points})}))
         return
@@ -67,8 +68,17 @@ def main() -> None:
     for store in sorted({store for store, _ in points}):
         counts = [points[store, kind] for kind in KINDS]
         rows.append([store, *map(str, [sum(counts), *counts])])
+    rows.append(
+        [
+            "together",
+            *map(str, [done["points"], *(sum(n for (_, k), n in points.items() if k == kind) for kind in KINDS)]),
+        ]
+    )
     print("\n".join(f"| {' | '.join(row)} |" for row in rows))
-    print("\n{points} points; tried: {kills} kills, {cuts} losses of power, {pairs} pairs.".format_map(done))
+    print(
+        "\n{points:,} points; tried: {kills:,} kills, {power_failures:,} power failures, {pairs:,} pairs of kills, "
+        "which leave {different:,} different sets of files.".format_map(done)
+    )
 
 
 if __name__ == "__main__":

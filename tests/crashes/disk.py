@@ -1,8 +1,8 @@
-"""What a folder's files are after a crash: as they were written, or what a loss of power leaves of them.
+"""What a folder's files are after a crash: as they were written, or what a power failure leaves of them.
 
-After a kill, all that was written is there. A loss of power keeps what was synced: of a file its content, of a folder
-its list of names. The rest may be there or not, and a file system may keep the one without the other (`cuts`). It
-writes sectors of 512 bytes, each whole or not at all.
+After a kill, all that was written is there. A power failure keeps what was synced: of a file its content, of a folder
+its list of names. The rest may be there or not, and a file system may keep the one without the other
+(`power_failures`). It writes sectors of 512 bytes, each whole or not at all.
 """
 
 import os
@@ -100,11 +100,11 @@ class Disk:
         assert tree == self._tree(self._names, lambda file: file.written), f"a change before {stop} is no point"
         return tree
 
-    def cuts(self) -> dict[str, Tree]:
-        """Return what a loss of power may leave now, by what is lost, if it is not just what was written."""
+    def power_failures(self) -> dict[str, Tree]:
+        """Return what a power failure may leave now, by what is lost, if it is not just what was written."""
         as_written, as_synced = (lambda file: file.written), (lambda file: file.synced)
         kept = self._tree(self._names, as_written)
-        cuts = {
+        left = {
             "all that was not synced": self._tree(self._synced_names, as_synced),
             "names that were not synced": self._tree(self._synced_names, as_written),
             "content that was not synced": self._tree(self._names, as_synced),
@@ -112,7 +112,7 @@ class Disk:
             "all that was not synced but the last write": self._tree(self._names, _File.overtaken),
         }
         distinct: dict[str, Tree] = {}
-        for lost, tree in cuts.items():
+        for lost, tree in left.items():
             if tree != kept and tree not in distinct.values():
                 distinct[lost] = tree
         return distinct

@@ -57,38 +57,38 @@ def test_a_process_that_is_killed_has_made_no_call_from_there_on(tmp_path: Path,
     assert read_tree(tmp_path) == left[point]
 
 
-def cuts_at(folder: Path, point: str, work: Callable[[Path], None] = work) -> dict[str, Tree]:
-    """Return what a loss of power leaves when this call is about to be made for the last time."""
-    disk, cuts = Disk(folder), {}
+def power_failures_at(folder: Path, point: str, work: Callable[[Path], None] = work) -> dict[str, Tree]:
+    """Return what a power failure leaves when this call is about to be made for the last time."""
+    disk, left = Disk(folder), {}
     for stop in stops(lambda: work(folder), folder):
         disk.follow(stop)
         if str(stop) == point:
-            cuts = disk.cuts()
-    return cuts
+            left = disk.power_failures()
+    return left
 
 
-def test_a_loss_of_power_loses_names_and_content_that_were_not_synced(tmp_path: Path) -> None:
+def test_a_power_failure_loses_names_and_content_that_were_not_synced(tmp_path: Path) -> None:
     old = b"a" * 1000
-    assert cuts_at(tmp_path, "sync sub/new") == {
+    assert power_failures_at(tmp_path, "sync sub/new") == {
         "all that was not synced": {},
         "content that was not synced": {"sub": None, "sub/new": b""},
         "half of the last write": {"sub": None, "sub/new": old[:500]},
     }
 
 
-def test_a_loss_of_power_may_undo_a_name_that_was_not_synced(tmp_path: Path) -> None:
+def test_a_power_failure_may_undo_a_name_that_was_not_synced(tmp_path: Path) -> None:
     def rename(folder: Path) -> None:
         (folder / "old").rename(folder / "new")
         (folder / "end").touch()
 
     (tmp_path / "old").write_bytes(b"kept")
-    assert cuts_at(tmp_path, "create end", rename) == {"all that was not synced": {"old": b"kept"}}
+    assert power_failures_at(tmp_path, "create end", rename) == {"all that was not synced": {"old": b"kept"}}
 
 
-def test_a_loss_of_power_tears_a_write_between_sectors_or_in_what_it_appends(tmp_path: Path) -> None:
+def test_a_power_failure_tears_a_write_between_sectors_or_in_what_it_appends(tmp_path: Path) -> None:
     """The last two writes were not synced: one over bytes 500 to 1500, the other over the first byte."""
     synced, first = b"a" * 1000, b"a" * 500 + b"b" * 1000
-    assert cuts_at(tmp_path, "remove sub/file") == {
+    assert power_failures_at(tmp_path, "remove sub/file") == {
         "all that was not synced": {"sub": None, "sub/file": synced},
         "half of the last write": {"sub": None, "sub/file": first},
         "all that was not synced but the last write": {
@@ -105,7 +105,7 @@ def test_a_change_that_is_no_point_is_noticed(tmp_path: Path) -> None:
 
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(AssertionError, match="a change before create end is no point"):
-        cuts_at(tmp_path, "create end", map_into_memory)
+        power_failures_at(tmp_path, "create end", map_into_memory)
 
 
 def test_a_process_that_fails_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,8 @@
-"""What is killed: lives of a silo, a server and a shuffler, and what must hold of their files whenever one ends.
+"""What is crashed: scenarios of a silo, a server and a shuffler, and what must hold of their files after every crash.
 
-A life begins with `prepare`. `live` is what a process does from there, and does again, after every crash, on the files
-that are there, until it has come to its end. `here` is what it writes; `away` is what others have: the data, keys, and
-the wire, which remembers everything that has left.
+A scenario begins with `prepare`. `proceed` is what a process does from there, and does again, after every crash, on
+the files that are there, until it has come to its end. `here` is what it writes; `away` is what others have: the data,
+keys, and the wire, which remembers everything that has left.
 """
 
 import base64
@@ -50,20 +50,20 @@ def require(pattern: str, refused: Exception) -> str:
     return found[found.re.groups]
 
 
-class Life(ABC):
-    """A life in a folder, whose parts `here` and `away` it has for itself."""
+class Scenario(ABC):
+    """A scenario in a folder, whose parts `here` and `away` it has for itself."""
 
     def __init__(self, place: Path) -> None:
-        """Live in this folder."""
+        """Use this folder."""
         self.here, self.away = place / "here", place / "away"
         self.wire = self.away / "wire.jsonl"
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make the files that the life begins with."""
+        """Make the files that the scenario begins with."""
 
     @abstractmethod
-    def live(self) -> None:
+    def proceed(self) -> None:
         """Go on from the files that are there, to the end."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Life(ABC):
 
     @abstractmethod
     def check_end(self, crashes: int) -> None:
-        """Raise AssertionError unless the life, after so many crashes, has come to a good end."""
+        """Raise AssertionError unless the scenario, after so many crashes, has come to a good end."""
 
     def tell(self, what: str, content: str) -> None:
         """Send something: the wire remembers it."""
@@ -85,7 +85,7 @@ class Life(ABC):
         return [content for kind, content in lines if kind == what]
 
 
-class Run(Life):
+class Run(Scenario):
     """A silo's operator approves a plan, its gate answers a server's rounds, and the plan is ended."""
 
     def prepare(self) -> None:
@@ -96,7 +96,7 @@ class Run(Life):
         plan = make_plan(schema, members, PlanRequest(algorithm="bounded", rounds=3))  # two crashes may lose two
         (self.away / "plan.json").write_bytes(plan.content)
 
-    def live(self) -> None:
+    def proceed(self) -> None:
         """Approve, train and end, as far as that is not done."""
         plan, folder = load_plan(self.away / "plan.json"), SiloFolder.open(self.here / "clinic")
         with folder.ledger() as ledger:
@@ -155,7 +155,7 @@ class Run(Life):
         assert mark.read_text().split()[4] == account.head, "the watermark is behind"
 
 
-class Mixing(Life):
+class Mixing(Scenario):
     """A shuffler takes silos' updates, hands out a batch for each round, and ends the plan."""
 
     rounds = 2
@@ -174,7 +174,7 @@ class Mixing(Life):
         (self.away / "updates.json").write_text(json.dumps(updates))
         (self.away / "sealed.json").write_text(json.dumps([[m.hex() for m in chain(*own)] for own in sealed]))
 
-    def live(self) -> None:
+    def proceed(self) -> None:
         """Take and hand out, as far as the shuffler does, and end the plan."""
         plan = load_plan(self.away / "plan.json")
         with Store(self.here / "mixer") as store, store.alone():
@@ -222,7 +222,7 @@ class Mixing(Life):
             assert bytes.fromhex(message)[:40] not in left
 
 
-class Beginning(Life):
+class Beginning(Scenario):
     """Operators set up a silo and a shuffler, and start again in a new folder where a crash left half of one."""
 
     def prepare(self) -> None:
@@ -235,7 +235,7 @@ class Beginning(Life):
         files = {"data_file": str(self.away / "records.csv"), "schema_file": str(self.away / "schema.toml")}
         return create_folder(path, make_settings(name="clinic", ledger_file=ledger, **files), Budget(2.0, DELTA))
 
-    def live(self) -> None:
+    def proceed(self) -> None:
         """Set up what is not there, and do what errors say."""
         if not self.told("silo"):
             self.tell("silo", str(self._set_up_silo().path))
@@ -287,7 +287,7 @@ class Beginning(Life):
             self._create(self.away / "another")
 
 
-class Keeping(Life):
+class Keeping(Scenario):
     """An operator raises the budget, backs the ledger up, restores the backup and records that the data changed."""
 
     def prepare(self) -> None:
@@ -298,7 +298,7 @@ class Keeping(Life):
         data = self.here / "records.csv"
         data.write_text("".join(data.read_text().splitlines(keepends=True)[:-1]))
 
-    def live(self) -> None:
+    def proceed(self) -> None:
         """Decide what is not decided, and do what an error says."""
         folder = SiloFolder.open(self.here / "clinic")
         backups = [self.here / f"backup-{number}" for number in range(10)]
@@ -350,4 +350,4 @@ class Keeping(Life):
         assert 1 <= kinds.count("data") <= 1 + crashes
 
 
-LIVES = {life.__name__.lower(): life for life in (Beginning, Keeping, Run, Mixing)}
+SCENARIOS = {scenario.__name__.lower(): scenario for scenario in (Beginning, Keeping, Run, Mixing)}
