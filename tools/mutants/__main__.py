@@ -25,13 +25,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from scipy.special import betaincinv
 
 from tools.mutants.operators import Mutant, mutants
-from tools.mutants.worker import COPY, IMPORTED, JOBS
+from tools.mutants.worker import COMMAND, COPY, IMPORTED, JOBS
 
 ROOT = Path(__file__).parents[2]
 SOURCE, MEMORY, PAGE = ROOT / "src" / "ringfence", ROOT / ".mutants", ROOT / "docs" / "audit.md"
@@ -61,8 +62,11 @@ TESTS = (
 
 WORKERS = 2
 ENOUGH = 0.95
-SECONDS = 15
-"""A mutant survives if the nearest and fastest tests that reach it, of that many seconds together, do not notice."""
+SECONDS = (3, 15)
+"""A mutant survives if the nearest and fastest tests that reach it, of 15 seconds together, do not notice.
+
+All mutants are tried with the first three of these seconds before any is tried with the others.
+"""
 
 _SECTION = re.compile(r"(?<=<!-- made by python -m tools.mutants -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
@@ -88,7 +92,7 @@ class Reach:
         total = 0.0
         for name in ordered:
             total += self.seconds[name]
-            if total > SECONDS and chosen:
+            if total > SECONDS[-1] and chosen:
                 break
             chosen.append(name)
         return chosen, imported
@@ -170,30 +174,44 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
     memory = MEMORY / "tried.jsonl"
     MEMORY.mkdir(exist_ok=True)
     before = [json.loads(line) for line in memory.read_text().splitlines()] if memory.exists() else []
-    outcome = {
-        each["name"]: each["by"]
-        for each in before
-        if each["of"] == [_digest(f"src/ringfence/{each['name'].split(' ')[0]}"), _evidence(each["by"], everything)]
-    }
-    waiting = [mutant for mutant in chosen if mutant.name not in outcome]
-    jobs: list[dict[str, Any]] = []
-    for mutant in waiting:
-        tests, imported = reach.of(mutant)
-        seconds = {name: reach.seconds[name] for name in tests}
-        jobs.append({"mutant": asdict(mutant), "tests": seconds, "imported": imported})
-    print(f"Trying {len(jobs)} mutants.", flush=True)  # noqa: T201
-    shares = [jobs[place::WORKERS] for place in range(WORKERS)]
-    files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
+    outcome: dict[str, str | None] = {}
+    passed: dict[str, int] = {}  # by how many tests, the most promising ones, if by all
+    for each in before:
+        name, by = each["name"], each["by"]
+        if each["of"] == [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]:
+            outcome[name], passed[name] = by, each["passed"]
     with memory.open("a") as written, suppress(KeyboardInterrupt):  # the score is then of those tried so far
-        for result in work([{"trials": share} for share in shares], files):
-            name, by = result["name"], result["by"]
-            outcome[name] = by
-            of = [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]
-            written.write(json.dumps({"name": name, "by": by, "of": of}) + "\n")
-            written.flush()
-            if by is None:
-                print(f"survived: {name}", flush=True)  # noqa: T201
+        for most in SECONDS:
+            jobs = [job for mutant in chosen if (job := _job(mutant, reach, most, outcome, passed))["tests"]]
+            print(f"Trying {len(jobs)} mutants with {most} seconds of tests.", flush=True)  # noqa: T201
+            shares = [jobs[place::WORKERS] for place in range(WORKERS)]
+            files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
+            tests = {Mutant(**job["mutant"]).name: len(job["tests"]) for job in jobs}
+            for result in work([{"trials": share} for share in shares], files):
+                name, by = result["name"], result["by"]
+                outcome[name], passed[name] = by, passed.get(name, 0) + tests[name]
+                of = [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]
+                written.write(json.dumps({"name": name, "by": by, "passed": passed[name], "of": of}) + "\n")
+                written.flush()
+                if by is None and most == SECONDS[-1]:
+                    print(f"survived: {name}", flush=True)  # noqa: T201
+    untested: dict[str, str | None] = {mutant.name: None for mutant in chosen if not reach.of(mutant)[0]}
+    outcome = untested | outcome
     return {mutant.name: outcome[mutant.name] for mutant in chosen if mutant.name in outcome}
+
+
+def _job(
+    mutant: Mutant, reach: Reach, most: float, outcome: dict[str, str | None], passed: dict[str, int]
+) -> dict[str, Any]:
+    """Return what a worker needs to try a mutant with the tests, of so many seconds, that it has not passed yet."""
+    tests, imported = reach.of(mutant)
+    if outcome.get(mutant.name) is not None:
+        tests = []
+    ends = accumulate(reach.seconds[name] for name in tests)
+    first = passed.get(mutant.name, 0)
+    chosen = [name for number, (name, end) in enumerate(zip(tests, ends, strict=True)) if end <= most or not number]
+    seconds = {name: reach.seconds[name] for name in chosen[first:]}
+    return {"mutant": asdict(mutant), "tests": seconds, "imported": imported}
 
 
 def _evidence(by: str | None, everything: str) -> str:
@@ -223,19 +241,21 @@ def work(jobs: Sequence[dict[str, Any]], tests: Sequence[Sequence[str]]) -> Iter
                 JOBS: str(own / "jobs"), COPY: str(own / "src"), "PYTHONPATH": str(own / "src"),
                 "OPENBLAS_NUM_THREADS": "1", "TMPDIR": folder,
             }  # fmt: skip
-            command = [sys.executable, "-m", "pytest", "-p", "tools.mutants.worker", "-p", "no:cacheprovider", "-q"]
+            command = [*COMMAND, "-p", "tools.mutants.worker"]
             with (own / "output").open("w") as output:
                 running.append(
                     subprocess.Popen(  # noqa: S603
                         [*command, *files], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
                     )
                 )
-            done.append((own / "jobs.done").open())
+            done.append((own / "jobs.done").open("rb"))
         try:
             while True:
                 ended = all(process.poll() is not None for process in running)
                 for lines in done:
-                    yield from map(json.loads, iter(lines.readline, ""))
+                    while (line := lines.readline()).endswith(b"\n"):
+                        yield json.loads(line)
+                    lines.seek(-len(line), os.SEEK_CUR)  # the rest of it is still being written
                 if ended:
                     break
                 _wait(running)

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from typing import Any
 
 import coverage
 import pytest
+from hypothesis import Phase, settings
 
 from tools.mutants.operators import Mutant
 
@@ -37,11 +39,23 @@ COPY = "MUTANTS_COPY"
 """The variable with the folder of the copy of `src` that a worker, and all that it starts, imports."""
 
 JOBS = "MUTANTS_JOBS"
-_SLOWER, _AT_LEAST = 4, 10
+COMMAND = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--tb=native")
+"""A short traceback: pytest's own, with the source around every line, takes longer than most tests."""
+
+_SLOWER, _AT_LEAST = 4, 4
 """A mutant is stopped, and counts as killed, once a test computes that many times as long as usual, and seconds."""
+
+_WAITING = 60
+"""And once its processes have been found asleep every second that often. Waiting for a busy core is not sleep."""
 
 _MEMORY = 2**32
 _RUNNING = {"coverage": None, "failed": None}  # type: dict[str, Any]
+
+
+def pytest_collection() -> None:
+    """Have generated tests stop at the first failure: nobody reads about a simpler one."""
+    settings.register_profile("first", settings.get_profile("repeatable"), phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("first")
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
@@ -97,7 +111,7 @@ def _measurements(by_file: dict[str, list[pytest.Item]]) -> Iterator[dict[str, A
     yield {"tests": IMPORTED, "seconds": {}, "lines": _lines(), "failed": None}  # a forked process forgets them
     for file, items in by_file.items():
         ended, found = _forked(functools.partial(measured, items), 600)
-        yield {"tests": file, **(found or {"failed": f"ended with {ended}"})}
+        yield {"tests": file, **(found or {"failed": ended or "it was killed"})}
 
 
 def _lines() -> dict[str, dict[int, list[str]]]:
@@ -127,11 +141,11 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
         with _on_disk(path, mutant) as source:
             codes = None if job["imported"] else _codes(mutant, source, path, functions.get(str(path), []))
             if codes is None:
-                by, ended = _in_a_new_process(tests, seconds)
+                by = _in_a_new_process(tests, seconds)
             else:
                 chosen = {named[name]: job["tests"][name] for name in tests if name in named}
                 ended, found = _forked(functools.partial(_tried, chosen, codes), _SLOWER * seconds + _AT_LEAST)
-                by = found["failed"] if found else f"ended with {ended}"
+                by = found["failed"] if found else ended
         if by in named:
             known[by] += 1
         yield {"name": mutant.name, "by": by, "fresh": codes is None}
@@ -140,10 +154,10 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
 def _tried(items: dict[pytest.Item, float], codes: Sequence[tuple[FunctionType, CodeType]]) -> dict[str, Any]:
     for function, code in codes:
         function.__code__ = code
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    most, hard = resource.getrlimit(resource.RLIMIT_CPU)
     for item, following in _in_turn(list(items)):
         longest = int(time.process_time() + _SLOWER * items[item]) + _AT_LEAST
-        resource.setrlimit(resource.RLIMIT_CPU, (min(most, longest), most))
+        resource.setrlimit(resource.RLIMIT_CPU, (min(most, longest), hard))
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if _RUNNING["failed"]:
             break
@@ -203,66 +217,85 @@ def _on_disk(path: Path, mutant: Mutant) -> Iterator[bytes]:
         os.utime(path, (moment := next(_moments), moment))
 
 
-def _in_a_new_process(tests: Sequence[str], seconds: float) -> tuple[str | None, int]:
-    """Run the tests until one fails."""
+def _in_a_new_process(tests: Sequence[str], seconds: float) -> str | None:
+    """Run the tests until one fails, and return which, or the way the process ended."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        arguments = Path(folder) / "tests"
+        arguments, printed = Path(folder) / "tests", Path(folder) / "printed"
         arguments.write_text("\n".join(tests), encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if name != JOBS} | {"TMPDIR": folder}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", f"@{arguments}"]
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        command = [*COMMAND, "-x", "-n", "0", f"@{arguments}"]
+        with printed.open("w") as output:
+            process = subprocess.Popen(  # noqa: S603
+                command, env=environment, stdout=output, stderr=subprocess.DEVNULL, start_new_session=True
+            )
         resource.prlimit(process.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-        try:
-            output, _ = process.communicate(timeout=_SLOWER * seconds + 3 * _AT_LEAST)
-        except subprocess.TimeoutExpired:
-            output = "FAILED by taking too long"
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        ended = process.wait()
-    failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if ended == 0:
-        return None, 0
-    return (failed[0].split(" - ")[0].removeprefix("FAILED ") if failed else f"ended with {ended}"), ended
+        most = int(_SLOWER * seconds) + 3 * _AT_LEAST
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+        ended = _ended(process.pid)
+        process.returncode = 0  # it has been waited for
+        lines = printed.read_text(encoding="utf-8", errors="replace").splitlines()
+    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0].split(" - ")[0].removeprefix("FAILED ") if failed else ended
 
 
-def _forked(what: Callable[[], dict[str, Any]], seconds: float) -> tuple[int, dict[str, Any] | None]:
-    """Do that in a process of its own, with its own folder for files, and stop whatever it started."""
+def _forked(what: Callable[[], dict[str, Any]], seconds: float) -> tuple[str | None, dict[str, Any] | None]:
+    """Do that in a process of its own, with its own folder for files; return how it ended, and the result."""
     folder = Path(tempfile.mkdtemp(prefix="mutant-"))
     child = os.fork()
     if child == 0:
         status = 1
         try:
             os.setsid()
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, resource.RLIM_INFINITY))
             resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in range(3):
                 os.dup2(nothing, number)
             os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-            signal.alarm(int(4 * seconds) + 60)  # for what waits for ever
             _RUNNING["failed"] = None
-            found = what()
-            (folder / "found").write_text(json.dumps(found), encoding="utf-8")
+            (folder / "found").write_text(json.dumps(what()), encoding="utf-8")
             status = 0
         except Exception:
             (folder / "problem").write_text(traceback.format_exc(), encoding="utf-8")
         finally:
             os._exit(status)
-    _, ended = os.waitpid(child, 0)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
+    ended = _ended(child)
     if (folder / "problem").exists():
         raise RuntimeError((folder / "problem").read_text())
-    result = json.loads((folder / "found").read_text()) if ended == 0 else None
+    found = folder / "found"
+    result = json.loads(found.read_text()) if ended is None and found.exists() else None
     shutil.rmtree(folder, ignore_errors=True)
     return ended, result
+
+
+def _ended(process: int) -> str | None:
+    """Wait for a process and stop what is left of its session; return how it ended, if not well.
+
+    SIGKILL says nothing of the process: the machine may have run out of memory.
+    """
+    over, asleep = os.pidfd_open(process), 0
+    while asleep < _WAITING and not select.select([over], [], [], 1)[0]:
+        asleep += not _computes(process)
+    os.close(over)
+    with suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if asleep == _WAITING:
+        return "waited for ever"
+    if status in {0, -signal.SIGKILL}:
+        return None
+    return f"ended with {status if status > 0 else signal.Signals(-status).name}"
+
+
+def _computes(session: int) -> bool:
+    """Tell whether a thread of a session's processes runs, or would if a core were free."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may end meanwhile
+            if os.getsid(int(process.name)) == session and any(
+                (task / "stat").read_text().rpartition(") ")[2][0] in "RD" for task in (process / "task").iterdir()
+            ):
+                return True
+    return False
 
 
 def _core() -> Path:
