@@ -107,15 +107,15 @@ def drawn(plan: Plan, silos: dict[str, Records], seed: int, answered: Any, step:
 
 
 class Replay:
-    """Silos that answer by `release`, one by one, with the engine's draws of one seed (or with those of `trials`).
+    """Silos that answer by `release`, one by one, with the draws of one seed: the engine's and, before training, those of `trials`.
 
     The engine draws one noise for the server's average, scaled to what the answering silos' noises add up to; here
     every answering silo adds the same vector, such that their average has just that noise. With correlated noise the
     vector is the block's fresh Z. What the engine takes from its own copy of the schedule is compared with the plan's.
     """
 
-    def __init__(self, plan: Plan, silos: dict[str, Records], seed: int, *, compiled: bool = True) -> None:
-        self.plan, self.silos, self.seed, self.compiled = plan, silos, seed, compiled
+    def __init__(self, plan: Plan, silos: dict[str, Records], seed: int) -> None:
+        self.plan, self.silos, self.seed = plan, silos, seed
         self._before_training = np.random.default_rng(seed)
         self._answered = np.zeros((len(plan.stages), len(silos)), dtype=int)
         self._memories = [[SENDERS[type(stage.channel)].memory(stage.channel) for _ in silos] for stage in plan.stages]
@@ -133,8 +133,7 @@ class Replay:
             task(self.plan, terms, request.round, answered)
             for terms, answered in zip(self.plan.silos, self._answered[number].tolist(), strict=True)
         ]
-        is_compiled = self.compiled and stage.query.trains
-        draws = self._training_draws(request, works) if is_compiled else self._other_draws(works)
+        draws = self._training_draws(request, works) if stage.query.trains else self._other_draws(works)
         answers: dict[str, Answer] = {}
         for place, own in draws.items():
             name, records = list(self.silos.items())[place]

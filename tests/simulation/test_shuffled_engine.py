@@ -131,8 +131,9 @@ class Replay:
         {"algorithm": Accelerated(smoothness=1.0), "sampling": "one-pass"},
         {"algorithm": STAGES, "sampling": "one-pass", "ridge": 0.2},
         {"algorithm": Accelerated(smoothness=1.0), "sampling": "one-pass", "person_rule": "sum"},
+        {"algorithm": "preconditioned", "survey": False},
     ],
-    ids=["accelerated", "one-pass", "one-pass in stages", "persons"],
+    ids=["accelerated", "one-pass", "one-pass in stages", "persons", "preconditioned"],
 )
 def test_engine_and_real_gates_give_the_same_weights_from_the_same_draws(
     changes: dict[str, Any], local: LocalShuffler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

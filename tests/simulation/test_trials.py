@@ -1,4 +1,4 @@
-"""Runs that are simulated round by round are those that silos and server make of the same draws."""
+"""A simulated run of the default algorithm is that which silos and server make of the same draws."""
 
 import math
 from typing import Any
@@ -9,13 +9,14 @@ import pytest
 from ringfence.errors import TrainingError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import Logistic, Participation, Plan, Softmax, Squared
+from ringfence.protocol import Logistic, Participation, Plan, Preconditioned, Softmax, Squared
 from ringfence.research.experiments.trust import stand_in_keys
 from ringfence.simulation import engine, trials
 from ringfence.simulation.gradient import clip_of
 from tests.simulation.replay import SIZES, Replay, arrays_of, plan_for, schema_for, silos_for
 
 SEEDS = [3, 2**32 - 1, 8]
+RANK_ONE = Preconditioned(axes="rank-one")
 
 
 def preconditioned(loss: Any, **changes: Any) -> Plan:
@@ -24,17 +25,22 @@ def preconditioned(loss: Any, **changes: Any) -> Plan:
     return make_plan(schema_for(loss, "patient" if request.person_rule else None), members, request)
 
 
+@pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize(
     ("loss", "changes"),
     [
         (Squared(), {}),
         (Squared(), {"ridge": 0.1, "rounds": 5}),
         (Squared(), {"survey": False}),
+        (Squared(), {"algorithm": RANK_ONE}),
+        (Squared(), {"algorithm": RANK_ONE, "ridge": 0.1, "survey": False}),
         (Logistic(), {}),
         (Logistic(), {"survey": False}),
         (Logistic(), {"person_rule": "mean"}),
         (Logistic(), {"person_rule": "sum", "rounds": 3}),
+        (Logistic(), {"person_rule": "sum", "algorithm": RANK_ONE, "rounds": 3}),
         (Softmax(classes=3), {}),
+        (Softmax(classes=3), {"algorithm": RANK_ONE, "person_rule": "sum"}),
     ],
     ids=str,
 )
@@ -43,19 +49,21 @@ def test_a_run_has_the_weights_that_silos_and_server_find_with_the_same_noise(
 ) -> None:
     plan = preconditioned(loss, **changes)
     silos = silos_for(loss, plan.data)
-    found = trials.simulated_weights(plan, list(silos.values()), SEEDS)
+    found = trials.simulated_weights(plan, list(silos.values()), SEEDS, np.float64)
     assert not np.allclose(found[0], found[1])
     for row, seed in zip(found, SEEDS, strict=True):
-        theirs = Replay(plan, silos, seed, compiled=False).run().weights
+        theirs = Replay(plan, silos, seed).run().weights
         np.testing.assert_allclose(row, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.usefixtures("double_precision")
 def test_a_run_does_not_depend_on_which_others_are_beside_it() -> None:
     plan = preconditioned(Softmax(classes=3))
     silos = arrays_of(silos_for(plan.loss, plan.data))
-    together = trials.simulated_weights(plan, silos, SEEDS)
+    together = trials.simulated_weights(plan, silos, SEEDS, np.float64)
     for row, seed in zip(together, SEEDS, strict=True):
-        np.testing.assert_allclose(trials.simulated_weights(plan, silos, [seed])[0], row, rtol=1e-9, atol=1e-12)
+        alone = trials.simulated_weights(plan, silos, [seed], np.float64)
+        np.testing.assert_allclose(alone[0], row, rtol=1e-9, atol=1e-12)
 
 
 def test_plans_that_train_by_plain_gradients_are_compiled() -> None:

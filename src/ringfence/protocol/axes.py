@@ -5,11 +5,11 @@ along the axes comes back as Aᵀg.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ringfence.protocol.arrays import NEGLIGIBLE, FloatArray
+from ringfence.protocol.arrays import NEGLIGIBLE, FloatArray, namespace
 
 AxesForm: TypeAlias = Literal["rank-one"]
 """The identity with one direction rescaled."""
@@ -50,10 +50,9 @@ class MatrixAxes(NamedTuple):
 
     def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
         """Return (I + pull·AᵀA)⁻¹ times the columns: an implicit step of a ridge."""
-        if not pull:
-            return columns
-        pulled = np.eye(self.width) + pull * self.matrix.T @ self.matrix
-        return np.linalg.solve(pulled, columns).astype(np.float64)
+        xp: Any = namespace(columns)
+        solved: FloatArray = xp.linalg.solve(xp.eye(self.width) + pull * self.matrix.T @ self.matrix, columns)
+        return solved
 
 
 class RankOneAxes(NamedTuple):
@@ -84,7 +83,7 @@ class RankOneAxes(NamedTuple):
 
     def turned(self, columns: FloatArray) -> FloatArray:
         """Multiply columns by rank-one axes, scale·(I − uuᵀ)."""
-        return self.scale * (columns - np.outer(self.direction, self.direction @ columns))
+        return self.scale * (columns - self.direction[:, None] * (self.direction @ columns))
 
     def back(self, columns: FloatArray) -> FloatArray:
         """Multiply columns by rank-one axes, which are symmetric."""
@@ -92,10 +91,11 @@ class RankOneAxes(NamedTuple):
 
     def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
         """Divide by 1 + pull·scale², and by 1 + pull·(scale·(1 − |u|²))² along the direction of rank-one axes."""
-        square = float(self.direction @ self.direction)
+        square: FloatArray = self.direction @ self.direction
         others, own = 1 + pull * self.scale**2, 1 + pull * (self.scale * (1 - square)) ** 2
-        along = np.outer(self.direction, self.direction @ columns) / (square or 1.0)
-        return (columns - along) / others + along / own
+        along = self.direction[:, None] * (self.direction @ columns) / (square + (square == 0))
+        shrunk: FloatArray = (columns - along) / others + along / own
+        return shrunk
 
 
 Axes: TypeAlias = MatrixAxes | RankOneAxes

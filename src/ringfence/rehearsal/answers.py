@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ringfence.protocol import Axes, BaseQuery, FeatureMoments, FloatArray, Plan, PreconditionedGradient, Query
 from ringfence.protocol.arrays import TINY
@@ -25,9 +26,12 @@ Silos: TypeAlias = Sequence[tuple[FloatArray, FloatArray] | Records]
 class WeightedRows:
     """All silos' rows in one matrix, and each row's weight in the server's average."""
 
-    def __init__(self, features: FloatArray, targets: FloatArray, shares: FloatArray) -> None:
-        """Hold the rows of one or all simulated silos, each with its share of the average."""
-        self.features, self.targets, self.shares = features, targets, shares
+    def __init__(self, silos: Sequence[Records], weights: FloatArray, dtype: DTypeLike) -> None:
+        """Hold the rows of one or all simulated silos, each with its share of the average, in numbers of that type."""
+        sizes = [own.rows for own in silos]
+        self.features = np.concatenate([own.features for own in silos], dtype=dtype)
+        self.targets = np.concatenate([own.targets for own in silos])
+        self.shares = np.repeat(np.divide(weights, sizes), sizes).astype(dtype)
         self._norms: dict[bytes, FloatArray] = {}
 
     def norms(self, axes: Sequence[Axes]) -> FloatArray:
@@ -43,20 +47,16 @@ class WeightedRows:
 class NoiselessAnswers:
     """Silos that answer for all their records, and the server's average of their answers."""
 
-    def __init__(self, plan: Plan, silos: Silos) -> None:
-        """Prepare to answer a plan's queries on the silos' records without noise, for simulations."""
+    def __init__(self, plan: Plan, silos: Silos, dtype: DTypeLike = np.float64) -> None:
+        """Prepare to answer a plan's queries on the silos' records without noise, in numbers of that type."""
         self.plan = plan
         different = {id(own): own for own in silos}  # silos with the same records give the same answers
         self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in different.values()]
         places = {own: place for place, own in enumerate(different)}
         self._places = [places[id(own)] for own in silos]
         self._weights = np.bincount(self._places, [terms.weight for terms in plan.silos])
-        self._all = WeightedRows(
-            np.concatenate([own.features for own in self.silos]),
-            np.concatenate([own.targets for own in self.silos]),
-            np.concatenate([np.full(own.rows, p / own.rows) for p, own in zip(self._weights, self.silos, strict=True)]),
-        )
-        self._parts = [WeightedRows(own.features, own.targets, np.full(own.rows, 1 / own.rows)) for own in self.silos]
+        self._all = WeightedRows(self.silos, self._weights, dtype)
+        self._parts = [WeightedRows([own], np.ones(1), dtype) for own in self.silos]
 
     def means(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
         """Return the silos' averaged noiseless answers to each argument; equal ones are computed once."""
@@ -97,14 +97,14 @@ def feature_moments(
 ) -> list[FloatArray]:
     """Return the second moments of features along axes, and the target's bins: a product of rows per argument."""
     answers, bins = [], query.bins(plan)
+    one, other = np.triu_indices(plan.data.width)
+    factors = np.where(one == other, 1.0, math.sqrt(2.0))
     for argument in arguments:
         viewed = query.read(plan, argument)
-        along = rows.features @ viewed.axes.T
-        norms = np.sqrt(np.sum(along * along, axis=1))
-        along *= (np.sqrt(rows.shares) / np.maximum(norms, 1.0))[:, None]
-        matrix = along.T @ along
-        one, other = np.triu_indices(len(matrix))
-        triangle = matrix[one, other] * np.where(one == other, 1.0, math.sqrt(2.0))
+        along = rows.features @ viewed.axes.T.astype(rows.features.dtype)
+        squares = np.einsum("ij,ij->i", along, along)
+        along *= np.sqrt(rows.shares / np.maximum(squares, 1.0))[:, None]
+        triangle = (along.T @ along)[one, other] * factors
         spread = np.bincount(target_bin(plan, viewed.lower, viewed.upper, bins, rows.targets), rows.shares, bins)
         answers.append(np.concatenate([triangle, WEIGHT * spread]))
     return answers

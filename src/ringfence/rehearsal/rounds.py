@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
+from threadpoolctl import threadpool_limits
 
 from ringfence.protocol import FloatArray, Plan
 from ringfence.rehearsal.answers import NoiselessAnswers, Silos
@@ -23,15 +25,31 @@ def simulated_states(
     *,
     candidates: Sequence[FloatArray] = (),
     collected: CollectedNoise | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> list[ServerState]:
     """Simulate the first `stages` stages, or all, once for each seed, and return the server's state after each run.
 
     Every silo answers from all its records, with Gaussian noise of the plan's sigma. Where a round asks only some of
-    them, the average has as much more noise. `candidates` are the weights of models that the plan compares.
+    them, the average has as much more noise. `candidates` are the weights of models that the plan compares. Silos
+    compute in numbers of the type `dtype`.
     """
-    states = [ServerState.initial(plan, candidates) for _ in seeds]
+    with threadpool_limits(limits=1, user_api="blas"):  # products are small: threads would wait for each other
+        return _states(plan, silos, seeds, stages, candidates, collected, dtype)
+
+
+def _states(
+    plan: Plan,
+    silos: Silos,
+    seeds: Sequence[int],
+    stages: int | None,
+    candidates: Sequence[FloatArray],
+    collected: CollectedNoise | None,
+    dtype: DTypeLike,
+) -> list[ServerState]:
+    """Simulate stages for each seed, with the server's state after each run."""
+    states = [ServerState.initial(plan, candidates)] * len(seeds)
     choices = [np.random.default_rng(seed) for seed in seeds]
-    noiseless = NoiselessAnswers(plan, silos)
+    noiseless = NoiselessAnswers(plan, silos, dtype)
     names, weights = [terms.name for terms in plan.silos], np.array([terms.weight for terms in plan.silos])
     sigmas = np.array([[own.sigma for own in terms.stages] for terms in plan.silos]).T
     for round in range(plan.rounds):

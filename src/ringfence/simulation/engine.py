@@ -29,7 +29,7 @@ from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation.channels import SimulatedNoise, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
-from ringfence.simulation.gradient import StackedSilos, clip_of, clipped_sum
+from ringfence.simulation.gradient import StackedSilos, along_axes, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
 _ALL_RECORDS, _INDEPENDENT, _EVERYWHERE = Full(), GaussianNoise(), Proximal(WholeSpace())
@@ -106,13 +106,14 @@ class Configurations(NamedTuple):
     """S runs, one row each. Runs of one stream see the same draws, as runs to be compared should.
 
     `clip` has an entry for every training stage, `sigma` for every training stage and silo; a run without noise has
-    sigma 0, one without clipping an infinite clip.
+    sigma 0, one without clipping an infinite clip. `start` are the first weights; without it, 0.
     """
 
     settings: Any
     clip: Any
     sigma: Any
     stream: Any
+    start: Any = None
 
 
 class SimulatedDraws(NamedTuple):
@@ -174,17 +175,17 @@ def from_plans(
     `learned` is what the server knows of each when training begins (`simulation.trials`); without it, nothing.
     """
     known = [ServerState.initial(plan) for plan in plans] if learned is None else learned
-    rows = [own.settings for own in known]
     terms = [[[own.stages[number] for own in plan.silos] for number in plan.training_numbers] for plan in plans]
     streams = Streams(
         jnp.asarray(np.array(seeds, dtype=np.uint32)),
         jnp.asarray(np.array([[[own.batch for own in silos] for silos in stages] for stages in terms])),
     )
     runs = Configurations(
-        type(rows[0])(*(_column(dtype, values) for values in zip(*rows, strict=True))),
+        jax.tree.map(lambda *values: _column(dtype, values), *(own.settings for own in known)),
         _array(dtype, [[clip_of(stage) for stage in plan.training_stages] for plan in plans]),
         _array(dtype, [[[own.sigma for own in silos] for silos in stages] for stages in terms]),
         jnp.arange(len(plans)),
+        _array(dtype, [own.model() for own in known]),
     )
     return streams, runs
 
@@ -195,6 +196,9 @@ def simulate(rules: Rules, data: StackedSilos, streams: Streams, runs: Configura
     algorithm = ALGORITHMS[rules.algorithm]
     width = data.features.shape[1]
     start: Any = jnp.zeros((len(runs.stream), rules.loss.dimension(width)), dtype=data.features.dtype)
+    start = start if runs.start is None else runs.start
+    axes = getattr(runs.settings, "axes", None)
+    data = along_axes(data, axes)
     ask = jax.vmap(algorithm.query_weights, (0, 0, None))
 
     def take_step(settings: Any, state: Any, gradient: Any, somebody: Any, round: Any) -> Any:
@@ -213,17 +217,18 @@ def simulate(rules: Rules, data: StackedSilos, streams: Streams, runs: Configura
         drawn = jax.vmap(partial(draws, rules, kind, data), (0, 0, None))(streams, answered, place)
         rates = kind.noise.rates(data.weights, drawn.available, drawn.batch)
         asked = ask(runs.settings, state, place.step)
-        mean = clipped_sum(
+        gradient = clipped_sum(
             rules.loss,
             runs.clip[:, place.stage],
             jnp.moveaxis(rules.loss.matrix(asked, width), 0, 1),
             data=data,
             shares=_shares(kind, data, drawn, rates, runs.stream),
             rule=rules.person_rule,
+            axes=axes,
         )
         scale = jnp.sqrt(jnp.sum((rates[runs.stream] * runs.sigma[:, place.stage]) ** 2, axis=1))
         noise, memory = kind.noise.remember(drawn.noise, memory, place.round)
-        gradient = jnp.moveaxis(mean, 1, 0).reshape(start.shape) + scale[:, None] * noise[runs.stream]
+        gradient = gradient + scale[:, None] * noise[runs.stream]
         somebody = jnp.any(drawn.available, axis=1)[runs.stream]
         return (advance(runs.settings, state, gradient, somebody, place.step), answered + drawn.available, memory), None
 

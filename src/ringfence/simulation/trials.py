@@ -1,11 +1,12 @@
-"""Many runs of one plan on public data: compiled where training asks for plain gradients, else round by round.
+"""Many runs of one plan on public data: what it asks before training round by round, and training by the engine.
 
-Round by round, all runs are simulated together: the silos' averaged answers are computed for all of them at once
+Before training, few rounds ask for much: the silos' averaged answers are computed for all runs at once
 (`rehearsal.answers`), and every run adds the noise of its own seed. Nothing here is private.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,17 +21,14 @@ from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
 from ringfence.simulation.channels import simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
-from ringfence.simulation.gradient import is_compiled
 
 
-def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int]) -> FloatArray:
+def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int], dtype: Any = np.float32) -> FloatArray:
     """Run the plan once for each seed, on the records that train, and return the learned weights, a row each."""
-    if not all(is_compiled(stage) for stage in plan.training_stages):
-        return np.stack([own.model() for own in simulated_states(plan, silos, seeds, 1 + plan.training_numbers[-1])])
-    known = [simulated_state(plan, silos, seed) for seed in seeds]
+    known = simulated_states(plan, silos, seeds, plan.training_numbers[0], dtype)
     records = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
-    streams, runs = engine.from_plans([plan] * len(seeds), seeds, learned=known)
-    found = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records), streams, runs)
+    streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype, learned=known)
+    found = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records, dtype), streams, runs)
     return np.asarray(found, dtype=np.float64)
 
 
@@ -39,14 +37,16 @@ def simulated_state(plan: Plan, silos: Silos, seed: int) -> ServerState:
     return simulated_states(plan, silos, [seed], plan.training_numbers[0])[0]
 
 
-def simulated_states(plan: Plan, silos: Silos, seeds: Sequence[int], stages: int) -> list[ServerState]:
+def simulated_states(
+    plan: Plan, silos: Silos, seeds: Sequence[int], stages: int, dtype: Any = np.float32
+) -> list[ServerState]:
     """Simulate the first `stages` stages once for each seed, and return the server's state after each run.
 
     Every silo answers, from all its records, with Gaussian noise of the plan's sigma, or with coins through a shuffler.
     """
     for stage in plan.stages[:stages]:
         _require_everything(stage, len(plan.silos))
-    return rounds.simulated_states(plan, silos, seeds, stages, collected=collected_noise)
+    return rounds.simulated_states(plan, silos, seeds, stages, collected=collected_noise, dtype=dtype)
 
 
 def collected_noise(plan: Plan, number: int, random: np.random.Generator, length: int) -> FloatArray:
@@ -60,7 +60,7 @@ def collected_noise(plan: Plan, number: int, random: np.random.Generator, length
 
 
 def _require_everything(stage: Stage, silos: int) -> None:
-    """Refuse trials with sampling, partial participation and correlated noise: only the compiled engine has them."""
+    """Refuse to simulate sampling, partial participation and correlated noise before training."""
     everybody = stage.participation in (EVERYBODY, Participation(silos=silos))
     fresh = stage.channel.is_collected or simulated_noise(stage.channel) == GaussianNoise()
     if not (stage.sampling.takes_all and everybody and fresh):

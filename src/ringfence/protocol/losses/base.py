@@ -265,8 +265,8 @@ class BaseLoss(LinearLoss, Public):
 
 
 def beside(scores: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return a number per record, shaped to broadcast with the scores, whose rows are records."""
-    return targets.reshape(-1, *[1] * (scores.ndim - 1))
+    """Return an array with a row per record, shaped to broadcast with the scores, which have more axes."""
+    return targets.reshape(*targets.shape, *[1] * (scores.ndim - targets.ndim))
 
 
 def largest_error(feature_norm: float, target_bound: float, weight_norm: float) -> float:

@@ -18,12 +18,12 @@ from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
 
 
 class Settings(NamedTuple):
-    """Axes, step size, momentum, shrinkage by the ridge, and rounds to skip in the average."""
+    """Axes, step size, momentum, shrinkage by the ridge (None without one), and rounds to skip in the average."""
 
     axes: Axes
     step: float
     momentum: float
-    shrinkage: float
+    shrinkage: float | None
     skip: Any
 
 
@@ -53,7 +53,7 @@ def after_survey(plan: Plan, features: FeatureMomentsEstimate, target: TargetEst
     momentum = _spec(plan).momentum
     axes, step, start = choose_descent(plan, features, target, momentum)
     skip = plan.steps - averaged_iterates(plan.loss, plan.steps)
-    return Settings(axes, step, momentum, step * plan.ridge, skip), init(start)
+    return Settings(axes, step, momentum, step * plan.ridge if plan.ridge else None, skip), init(start)
 
 
 def init(start: FloatArray) -> State:
@@ -71,7 +71,9 @@ def step(settings: Settings, proximal: ProximalStep, state: State, gradient: Flo
     shape = (settings.axes.width, -1)
     moved = settings.momentum * (state.weights - state.previous).reshape(shape)
     descent = settings.step * settings.axes.back(gradient.reshape(shape))
-    weights = settings.axes.shrunk(state.weights.reshape(shape) + moved - descent, settings.shrinkage)
+    weights = state.weights.reshape(shape) + moved - descent
+    if settings.shrinkage is not None:
+        weights = settings.axes.shrunk(weights, settings.shrinkage)
     moved_to, counts = proximal(weights.reshape(-1), settings.step), 1.0 * (round >= settings.skip)
     return State(moved_to, state.weights, state.total + counts * moved_to, state.count + counts)
 

@@ -221,7 +221,11 @@ def _best_clip_and_step(
         curvature = LABEL_CURVATURE * np.minimum(1.0, 2 * clips)
         shift = (1 - clips) * target.imbalance / LABEL_CURVATURE
     bias, noise_gain = descent_errors(
-        curvature[:, None, None] * moments, steps[:, None], momentum, plan.steps, averaged_iterates(plan.loss, plan.steps)
+        curvature[:, None, None] * moments,
+        steps[:, None],
+        momentum,
+        plan.steps,
+        averaged_iterates(plan.loss, plan.steps),
     )
     noise = (clips * whitened.norm * target.spread * training_noise(plan))[:, None, None] * noise_gain
     signal, mass = explained if numeric else SCORE_VARIANCE, moments * counts
