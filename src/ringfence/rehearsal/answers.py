@@ -54,7 +54,7 @@ class NoiselessAnswers:
         self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in different.values()]
         places = {own: place for place, own in enumerate(different)}
         self._places = [places[id(own)] for own in silos]
-        self._weights = np.bincount(self._places, [terms.weight for terms in plan.silos])
+        self._weights = np.bincount(self._places, [terms.weight for terms in plan.silos]).astype(np.float64)
         self._all = WeightedRows(self.silos, self._weights, dtype)
         self._parts = [WeightedRows([own], np.ones(1), dtype) for own in self.silos]
 
