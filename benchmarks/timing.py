@@ -28,13 +28,13 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from benchmarks.doors import PATIENCE, served
-from ringfence.evidence.audit.game import memory_folder
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import RoundRequest, load_schema
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.decisions import approve_plan
 from ringfence.silo.operator.setup import create_folder, make_settings
+from ringfence.storage.memory import memory_folder
 
 ANSWERS, BLOCKS, ALARM = 10_000, 12, 2e-3
 RECORDS, WIDTH = 1000, 50

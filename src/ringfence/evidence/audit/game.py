@@ -5,7 +5,6 @@ release charged, drawn from the operating system's randomness, stored and answer
 the server is the adversary. `lower_bound` turns scores into epsilons, `noise_tests` tests sums of squares.
 """
 
-import os
 import secrets
 import shutil
 import tempfile
@@ -35,6 +34,7 @@ from ringfence.protocol import FloatArray, Plan, SiloTerms
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
+from ringfence.storage.memory import memory_folder
 
 FALSE_ALARM = 1e-6
 """Probability, at most, with which the game refutes a true claim by default; so may the squares."""
@@ -268,9 +268,3 @@ def _play_run(mechanism: Mechanism, query: AuditQuery, plans: Sequence[Plan], fo
         claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), query.delta)
     shutil.rmtree(folder)
     return GameRun(coins, tuple(observations), claim)
-
-
-def memory_folder() -> str | None:
-    """Return a folder in memory if there is one, where the game's thousand ledgers are synced much faster."""
-    shared = Path(os.sep, "dev", "shm")
-    return str(shared) if shared.is_dir() and os.access(shared, os.W_OK) else None

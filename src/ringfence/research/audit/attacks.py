@@ -24,7 +24,6 @@ from scipy.stats import beta
 
 from ringfence.errors import PlanError, require_extra
 from ringfence.evidence.audit.adversary import mean_answer_reader
-from ringfence.evidence.audit.game import memory_folder
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import FloatArray, MinibatchSGD, Plan, RoundRequest, Schema, parse_schema
@@ -33,6 +32,7 @@ from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.queries.gradient import clipped_mean
 from ringfence.silo.records.records import Records
+from ringfence.storage.memory import memory_folder
 
 SILO, RECORDS, ROUNDS, DELTA = "silo", 50, 10, 1e-5
 EPSILONS = (10.0, 3.0, 0.5)
