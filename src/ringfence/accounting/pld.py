@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy  # loads its modules on first use: a running agent needs none of them
 from numpy.fft import irfft, rfft
-from scipy.special import ndtri
 
 from ringfence.accounting.profiles import Profile
 from ringfence.protocol import FloatArray
@@ -213,7 +213,8 @@ class ComposedLoss:
         here = (beta > slack) & (lower >= start) & (lower < below)
         if not np.any(here):
             return 0.0, start
-        return float(np.max(ndtri(np.minimum(beta[here] - slack, 1.0)) - ndtri(alpha[here]))), start
+        most, least = map(scipy.special.ndtri, (np.minimum(beta[here] - slack, 1.0), alpha[here]))
+        return float(np.max(most - least)), start
 
     def epsilon(self, delta: float) -> float:
         """Return the composed least ε, to ten digits and rounded up, with ``self.delta(ε) <= delta``; ∞ if none."""

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfcx, ndtr
+import scipy  # loads its modules on first use: a running agent needs none of them
 
 from ringfence.protocol import FloatArray
 
@@ -33,7 +33,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
     if shift < 1e-4:  # a difference would cancel; -m' is convex, so the trapezoid rule bounds its integral from above
         delta = density * shift * (_mills_slope(a) + _mills_slope(b)) / 2
     elif a < 0:
-        delta = float(ndtr(-a)) - density * _mills(b)
+        delta = float(scipy.special.ndtr(-a)) - density * _mills(b)
     else:
         delta = density * (_mills(a) - _mills(b))
     return min(1.0, max(0.0, delta) * _ROUNDING)
@@ -41,7 +41,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
 
 def _mills(t: float) -> float:
     """Return Mills' ratio of the normal distribution, for Gaussian profiles."""
-    return math.sqrt(math.pi / 2) * float(erfcx(t * _SQRT_HALF))
+    return math.sqrt(math.pi / 2) * float(scipy.special.erfcx(t * _SQRT_HALF))
 
 
 def _mills_slope(t: float) -> float:
@@ -98,7 +98,8 @@ class GaussianProfile(Profile):
     def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the tails of a Gaussian profile; see ``Profile``."""
         a, b = losses / self.shift - self.shift / 2, losses / self.shift + self.shift / 2
-        return ndtr(-a), 0.5 * np.exp(-a * a / 2) * erfcx(b * _SQRT_HALF)  # the latter is φ(a) m(b)
+        # The latter is φ(a) m(b).
+        return scipy.special.ndtr(-a), 0.5 * np.exp(-a * a / 2) * scipy.special.erfcx(b * _SQRT_HALF)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class FixedSizeProfile(Profile):
             losses + np.log1p(-(1 - q) * np.exp(-losses)) - math.log(q),  # does not overflow at large ones
         )
         above_p, scaled_above_q = GaussianProfile(self.shift).tails(gaussian_losses)
-        above_q = ndtr(-gaussian_losses / self.shift - self.shift / 2)
+        above_q = scipy.special.ndtr(-gaussian_losses / self.shift - self.shift / 2)
         return (1 - q) * above_q + q * above_p, (1 - q) * above_q + q * scaled_above_q
 
 
@@ -156,10 +157,10 @@ class PoissonProfile(Profile):
         # hx* = e/2 + arsinh(((1-q)/q) e^{h²/2} sinh(e/2)).
         x = (losses / 2 + _arsinh_of_scaled_sinh(math.log((1 - q) / q) + h * h / 2, losses / 2)) / h
         outside, inside = np.exp(-x * x / 2), np.exp(-((x - h) ** 2) / 2)  # √(2π) φ(x) and √(2π) φ(x-h)
-        above_p = (1 - q) * ndtr(-x) + q * ndtr(h - x)
+        above_p = (1 - q) * scipy.special.ndtr(-x) + q * scipy.special.ndtr(h - x)
         # e^e = dP/dQ at x*, so e^e Q(x > x*) is the density of P times a weighted mean of Mills' ratios.
         opposite = q * np.exp(-h * x - h * h / 2)  # q φ(x+h)/φ(x)
-        mills = (1 - q) * erfcx(x * _SQRT_HALF) + opposite * erfcx((x + h) * _SQRT_HALF)
+        mills = (1 - q) * scipy.special.erfcx(x * _SQRT_HALF) + opposite * scipy.special.erfcx((x + h) * _SQRT_HALF)
         scaled_above_q = 0.5 * ((1 - q) * outside + q * inside) * mills / (1 - q + opposite)
         return above_p, scaled_above_q
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, ndtri
+import scipy  # loads its modules on first use: a running agent needs none of them
 
 from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.errors import AccountingError
@@ -91,7 +91,7 @@ def _few(trials: int, slack: float, usable: float) -> _Steps:
     mass = np.cumprod(np.concatenate([[1.0], (trials - k) / (k + 1)]))  # proportional to P(Bin = k), k = first..top
     mass /= 2 * mass.sum() - (mass[0] if trials % 2 == 0 else 0.0)  # by symmetry the other half weighs as much
     above = np.cumsum(mass[::-1])[::-1]  # B(k), smallest terms first
-    z = -ndtri(above)
+    z = -scipy.special.ndtri(above)
     steps = np.diff(z)[: math.ceil(usable)]
     slopes = (mass[:-1] / _density(z[1:]))[: len(steps)]  # Z' is largest at the outer end of a cell
     gaps = slopes**2 * z[1 : len(steps) + 1] / 8
@@ -110,7 +110,7 @@ def _many(trials: int, tail: float, usable: float) -> _Steps:
     log_mass = -trials * (u * np.arctanh(u) + np.log1p(-u * u) / 2) + correction
     mass = np.exp(log_mass) / np.sqrt(math.pi * trials / 2 * (1 - u * u))
     above = stride * np.cumsum(mass[:0:-1])[::-1]  # a lower bound of B at every k but the last
-    z = -ndtri(above)
+    z = -scipy.special.ndtri(above)
     slopes = (mass[: len(z) - 1] / _density(z[1:]))[: math.ceil(usable / stride)]
     steepest = np.maximum.accumulate(slopes)
     return _Steps(stride, math.ceil((tail + 1) / stride), steepest, np.zeros(len(slopes)), steepest)
@@ -143,7 +143,7 @@ def _mixing_distance(n: int, k: int, bits: int) -> float:
     if n == 1:
         return 0.0
     counts = np.arange(n + 1, dtype=np.float64)
-    factorial, matchings = gammaln(counts + 1), gammaln(k * counts + 1)
+    factorial, matchings = scipy.special.gammaln(counts + 1), scipy.special.gammaln(k * counts + 1)
     log_group = bits * math.log(2)
     one_plus = np.zeros(n + 1)  # ln(1 + x(j)), by j
     log_x = -math.inf

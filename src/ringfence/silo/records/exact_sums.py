@@ -6,7 +6,6 @@ arithmetic in doubles. `docs/proofs.md`, section Arithmetic, has the lemmas.
 
 import operator
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -162,8 +161,7 @@ def _blas() -> ThreadpoolController:
 def sum_threads() -> int:
     """Return on how many threads sums go: OMP_NUM_THREADS, or one for each processor; at most MOST_THREADS."""
     stated = os.environ.get("OMP_NUM_THREADS", "")
-    processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(MOST_THREADS, int(stated) if stated.isdecimal() and int(stated) else processors)
+    return min(MOST_THREADS, int(stated) if stated.isdecimal() and int(stated) else os.cpu_count() or 1)
 
 
 def sum_in_threads(tasks: Sequence[Callable[[], Counts]]) -> Counts:

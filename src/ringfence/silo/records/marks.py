@@ -23,7 +23,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from ringfence.protocol.arrays import pieces
 from ringfence.silo.records.column_sets import ColumnSets, RowSample, most_common
@@ -267,7 +266,9 @@ def _too_many_for_chance(sample: int, records: int, chance: float = FALSE_ALARM)
     Where most rows occur k > 1 times, 1/e becomes kᵏ·e^(−k)/k!, which is at most 2/e², and so much less likely that all
     these k together add little.
     """
-    for number in range(sample + 1):
-        if math.e * math.sqrt(records) * bdtrc(number - 1, sample, 1 / math.e) <= chance:
-            return number
-    return math.inf
+    tail = 0.0  # the probability of at least this number, summed up from the smallest term
+    for number in range(sample, -1, -1):
+        tail += math.comb(sample, number) * math.exp(-number) * (1 - 1 / math.e) ** (sample - number)
+        if math.e * math.sqrt(records) * tail > chance:
+            return number + 1 if number < sample else math.inf
+    return 0
