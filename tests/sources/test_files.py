@@ -162,15 +162,21 @@ def test_pyarrow_and_the_standard_library_read_the_same(
         assert read(path) == slow
 
 
-def test_a_short_file_is_read_without_loading_pyarrow_and_a_long_one_with_it(tmp_path: Path) -> None:
+def test_only_a_long_csv_file_is_read_with_pyarrow_and_no_file_with_pandas(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom ringfence.sources import read_table\n"
-        "read_table(Path(sys.argv[1]))\nprint('pyarrow' in sys.modules)"
+        "read_table(Path(sys.argv[1]))\nprint(*({'pandas', 'pyarrow'} & set(sys.modules)))"
     )
-    for rows, loaded in ((1000, "False"), (csv_files.BLOCK // 6, "True")):
-        path = tmp_path / f"{rows}.csv"
-        path.write_text("x,y\n" + "1.5,no\n" * rows)
-        assert subprocess.check_output([sys.executable, "-c", code, str(path)], text=True).strip() == loaded
+    for rows, name in ((1000, "short.csv"), (csv_files.BLOCK // 6, "long.csv")):
+        (tmp_path / name).write_text("x,y\n" + "1.5,no\n" * rows)
+    times = [np.datetime64("2020-01-01T12:30:00"), None]
+    pyarrow.parquet.write_table(
+        pa.table({"x": [1.5, None], "y": [True, None], "time": times, "text": ["no", None], "image": [[3.0, 4.0]] * 2}),
+        tmp_path / "a.parquet",
+    )
+    for name, loaded in {"short.csv": "", "long.csv": "pyarrow", "a.parquet": "pyarrow"}.items():
+        printed = subprocess.check_output([sys.executable, "-c", code, str(tmp_path / name)], text=True)
+        assert printed.strip() == loaded
 
 
 def table() -> dict[str, Any]:

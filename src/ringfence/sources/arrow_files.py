@@ -147,17 +147,17 @@ def _is_text(kind: Any) -> bool:
 
 def _numbers(column: Any) -> Cells:
     """Return the cells of an Arrow column of numbers or truth values."""
-    if not column.null_count:
-        return ArrayCells(_array(column))
-    zero = False if pa.types.is_boolean(column.type) else 0
-    return ArrayCells(_array(column.fill_null(zero)), _array(column.is_null()))
+    return ArrayCells(_array(column), _array(column.is_null()) if column.null_count else None)
 
 
-def _array(column: Any) -> NDArray[Any]:
-    """Return an Arrow column of numbers or truth values, none of them null. (`to_numpy` would load pandas.)"""
-    if pa.types.is_boolean(column.type):
-        return np.from_dlpack(column.cast(pa.uint8())).view(np.bool_)
-    return np.from_dlpack(column)
+def _array(column: Any, null: int = 0) -> NDArray[Any]:
+    """Return an Arrow column of numbers or truth values as an array, where pyarrow's own ways would load pandas."""
+    is_boolean = pa.types.is_boolean(column.type)
+    plain = pa.Array.from_buffers(column.type, len(column), [None, column.buffers()[1]], offset=column.offset)
+    values = np.from_dlpack(plain.cast(pa.uint8()) if is_boolean else plain)
+    if column.null_count:
+        values = np.where(_array(column.is_null()), null, values)
+    return values.view(np.bool_) if is_boolean else values
 
 
 def _times(column: Any) -> Cells:
@@ -167,8 +167,8 @@ def _times(column: Any) -> Cells:
         return _texts(pc.cast(column, pa.string()))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = pc.cast(column, pa.timestamp(kind.unit))
-    column = pc.cast(column, pa.timestamp("us"), safe=False).view(pa.int64()).fill_null(_NO_TIME)
-    return ArrayCells(_array(column).view("datetime64[us]"))
+    column = pc.cast(column, pa.timestamp("us"), safe=False).view(pa.int64())
+    return ArrayCells(_array(column, _NO_TIME).view("datetime64[us]"))
 
 
 def _lists(column: Any) -> Cells:
@@ -188,11 +188,10 @@ def _texts(column: Any, *, comma: bool = False) -> CodedCells:
     """Return the cells of an Arrow column of strings, by a dictionary of its distinct texts."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     distinct = [(text or "").strip() for text in coded.dictionary.to_pylist()]
-    codes = coded.indices
-    if codes.null_count:
-        codes = codes.fill_null(len(distinct))
+    codes = _array(coded.indices, null=len(distinct))
+    if coded.indices.null_count:
         distinct.append("")
-    return CodedCells(_array(codes), distinct or [""], comma=comma)
+    return CodedCells(codes, distinct or [""], comma=comma)
 
 
 def _odd(column: Any, what: str) -> Cells:
