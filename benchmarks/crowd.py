@@ -11,15 +11,17 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ringfence.deployment.door import Door
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import load_schema
+from ringfence.protocol import load_plan, load_schema
 from ringfence.server.conduct import conduct
 from ringfence.silo.agent import serve
 from ringfence.silo.folder import SiloFolder
@@ -30,17 +32,40 @@ from ringfence.transport.exchange import DirectExchange
 
 AGENTS, PROCESSES, RECORDS, WIDTH, ROUNDS = 200, 4, 100, 10, 5
 
+Serve = Callable[[Path, Callable[[str], None]], None]
+"""Serves a folder until the process ends, and calls back with its address once it accepts requests."""
 
-def serve_many(folders: list[Path]) -> None:
-    """Serve these silos' folders until somebody ends the process."""
+
+def serve_agent(folder: Path, ready: Callable[[str], None]) -> None:
+    """Serve a silo's folder."""
+    serve(SiloFolder.open(folder), port=0, ready=ready)
+
+
+def serve_many(serve_one: Serve, folders: Sequence[str]) -> None:
+    """Serve these folders until somebody ends the process."""
     ready = threading.Semaphore(0)
     for folder in folders:
-        arguments = {"port": 0, "ready": lambda where: ready.release()}
-        threading.Thread(target=serve, args=(SiloFolder.open(folder),), kwargs=arguments, daemon=True).start()
+        arguments = (Path(folder), lambda where: ready.release())
+        threading.Thread(target=serve_one, args=arguments, daemon=True).start()
     for _ in folders:
         ready.acquire()
     print("all are served", flush=True)
     threading.Event().wait()
+
+
+@contextmanager
+def served(module: str, folders: Sequence[Path]) -> Iterator[list[int]]:
+    """Serve the folders with `serve_many` in processes of a module of ours; return the processes."""
+    with ExitStack() as running:
+        processes = []
+        for first in range(min(PROCESSES, len(folders))):
+            command = [sys.executable, "-m", module, "serve", *map(str, folders[first::PROCESSES])]
+            process = running.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            running.callback(process.kill)
+            processes.append(process.pid)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "all are served\n"
+        yield processes
 
 
 def make_folders(folder: Path, agents: int) -> tuple[dict[str, Path], Path]:
@@ -75,23 +100,15 @@ def processor_seconds(processes: list[int]) -> float:
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def main(agents: int = AGENTS) -> dict[str, object]:
+def main(agents: int = AGENTS) -> dict[str, Any]:
     """Return the seconds that rounds took."""
-    from ringfence.protocol import load_plan
-
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, ExitStack() as running:
         folder = Path(name)
         os.environ["XDG_STATE_HOME"] = name
         begun = time.perf_counter()
         made, plan_file = make_folders(folder, agents)
-        plan, paths, processes = load_plan(plan_file), list(made.values()), []
-        for first in range(PROCESSES):
-            command = [sys.executable, "-m", "benchmarks.crowd", "serve", *map(str, paths[first::PROCESSES])]
-            process = running.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-            running.callback(process.kill)
-            processes.append(process.pid)
-            assert process.stdout is not None
-            assert process.stdout.readline() == "all are served\n"
+        plan = load_plan(plan_file)
+        processes = running.enter_context(served("benchmarks.crowd", list(made.values())))
         prepared = time.perf_counter() - begun
         times, own, all_of_it = [time.perf_counter()], [time.process_time()], [processor_seconds(processes)]
 
@@ -108,7 +125,7 @@ def main(agents: int = AGENTS) -> dict[str, object]:
         "agents": agents,
         "processes": PROCESSES,
         "seconds to prepare": round(prepared, 1),
-        "seconds per round": [round(took, 2) for took in np.diff(times)],
+        "seconds per round": [round(took, 3) for took in np.diff(times)],
         "processor seconds per round, of server and agents": [round(took, 2) for took in np.diff(all_of_it)],
         "of these, the server's": [round(took, 2) for took in np.diff(own)],
     }
@@ -116,6 +133,6 @@ def main(agents: int = AGENTS) -> dict[str, object]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        serve_many([Path(path) for path in sys.argv[2:]])
+        serve_many(serve_agent, sys.argv[2:])
     else:
         print(json.dumps(main(*map(int, sys.argv[1:])), indent=2))

@@ -5,7 +5,7 @@ import importlib
 
 from benchmarks.waiting import Row
 
-PARTS = ("commands", "scale")
+PARTS = ("commands", "doors", "scale")
 """Modules of this package with a function `rows`."""
 
 
