@@ -112,9 +112,7 @@ def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 3
         scaled = np.where(np.isfinite(right), right, 0.0) * np.ldexp(2.0 ** (_LIMB - 1), up)
         np.clip(scaled, -(2.0**_LIMB), 2.0**_LIMB, out=scaled)
         high, back = np.trunc(scaled), np.ldexp(2.0**bits, -up)
-        factors = np.empty((len(left), 2 * right.shape[1]))
-        np.multiply(high, back, out=factors[:, : right.shape[1]])
-        np.multiply(np.trunc((scaled - high) * 2.0**_LIMB), back, out=factors[:, right.shape[1] :])
+        factors = np.concatenate([high, np.trunc((scaled - high) * 2.0**_LIMB)], axis=1) * back
         for a, b in zip(_blocks(left, block), _blocks(factors, block), strict=True):
             # A block adds up to 2⁵³ at most, and fewer than 2¹⁰ of them to what 64 bits hold.
             if waiting + len(a) >= 2**10:

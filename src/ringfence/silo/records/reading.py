@@ -3,7 +3,6 @@
 Files, databases, tables in memory and the arguments of estimators are all read here.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +12,7 @@ from numpy.typing import NDArray
 from ringfence import sources
 from ringfence.errors import RecordsError
 from ringfence.protocol.schema.blocks import Readings
-from ringfence.protocol.schema.columns.base import Beyond, ReadColumn, Reading
-from ringfence.protocol.schema.columns.numeric import Numeric
+from ringfence.protocol.schema.columns.base import Beyond, Reading
 from ringfence.protocol.schema.encoding import read_column, require_columns
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.column_sets import ColumnSets
@@ -53,7 +51,8 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
     marks, path = GrowingArray(), source if isinstance(source, Path) else None
     sets, possible = ColumnSets(() if path is None else used), PossiblePersons(columns)
     persons: list[str] = []
-    for table in sources.chunks(source, plain_numbers(used)):
+    plain = {each for each, column in used.items() if column.is_plain_number and not column.missing_tokens}
+    for table in sources.chunks(source, plain):
         require_columns([*used, *([] if person is None else [person])], table, source=name)
         count, first = len(next(iter(table.values()), ())), len(marks)
         if not count:
@@ -71,11 +70,6 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
     of_row = None if person is None else number_persons(persons, source=name)
     taken = {each: reading.all() for each, reading in readings.items()}
     return TableRows(taken, RowMarks(marks.array(), path, of_row, sets.samples()), of_row, tuple(advice))
-
-
-def plain_numbers(columns: Mapping[str, ReadColumn]) -> set[str]:
-    """Return the columns whose cells are asked for numbers and nothing else."""
-    return {name for name, column in columns.items() if isinstance(column, Numeric) and not column.missing_tokens}
 
 
 class GrowingReading:

@@ -18,7 +18,7 @@ from ringfence.protocol.schema.patterns import expanded
 from ringfence.protocol.schema.roles import Roles
 from ringfence.protocol.schema.schema import TableColumns, load_roles
 from ringfence.silo.records.cell_advice import Advice, NotableCells, advice_on, sentences
-from ringfence.silo.records.reading import GrowingReading, plain_numbers
+from ringfence.silo.records.reading import GrowingReading
 from ringfence.silo.records.repeated_persons import PossiblePersons, advice_on_spellings
 from ringfence.sources.cells import Cells
 from ringfence.storage.toml_files import read_toml
@@ -66,7 +66,8 @@ def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice], list[str
     parts = set() if roles is None else set(roles.roles.values())
     checks = {name: _ColumnCheck(used[name], name in parts) for name in header if name in used}
     rows, persons, possible = 0, set[str](), PossiblePersons(columns)
-    for chunk in sources.chunks(table, plain_numbers(used)):
+    plain = {name for name, column in used.items() if column.is_plain_number and not column.missing_tokens}
+    for chunk in sources.chunks(table, plain):
         for name, cells in chunk.items():
             if name in checks:
                 checks[name].add(cells, rows)

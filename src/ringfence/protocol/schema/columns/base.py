@@ -109,6 +109,8 @@ class BaseColumn(Public):
     type: str
     is_number: ClassVar[bool] = False
     """Whether it is one number, between bounds."""
+    is_plain_number: ClassVar[bool] = False
+    """Whether a cell without a token is asked for its number and nothing else."""
     open_fields: ClassVar[Mapping[str, str]] = {}
     """The required fields, and what to write there."""
     holds_words: ClassVar[bool] = True

@@ -171,6 +171,8 @@ class Numeric(Scaled):
     where it is publicly known that values crowd in a narrower range: training then needs fewer rounds.
     """
 
+    is_plain_number: ClassVar[bool] = True
+
     type: Literal["numeric"] = "numeric"
     lower: float
     upper: float
