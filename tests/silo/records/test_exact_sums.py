@@ -267,3 +267,16 @@ def test_rows_of_any_width_are_divided_into_parts_that_cover_them_once(count: in
     sizes = {part.stop - part.start for part in found}
     assert all(size * width <= 2**18 or size == 32 for size in sizes)
     assert all(size % 32 == 0 and size <= 2**14 for size in sizes)
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 300])
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_a_product_of_whole_numbers_is_exact_whatever_its_shape(width: int, columns: int) -> None:
+    random = np.random.default_rng(width)
+    left = random.integers(-(2**31), 2**31, (3, 40, width))
+    right = random.integers(-(2**22) // width, 2**22 // width, (3, width, columns))
+    expected = left.astype(object) @ right.astype(object)
+    assert np.max(np.abs(expected)) > 2**40
+    np.testing.assert_array_equal(exact_sums.product(left.astype(float), right.astype(float)).astype(object), expected)
+    one = exact_sums.product(left[0].astype(float), right[0].astype(float))
+    np.testing.assert_array_equal(one.astype(object), expected[0])

@@ -107,14 +107,14 @@ class _ColumnCheck:
 
 
 def _misfits(name: str, problems: Sequence[Problem]) -> Iterator[str]:
-    """Yield which of a column's cells do not fit the schema, and why; each problem may be found in several chunks.
+    """Yield which of a column's cells do not fit the schema, and why, by their first rows; of all chunks together.
 
     Rows are counted as in a spreadsheet: the header is row 1.
     """
     found: dict[str, list[NDArray[np.int64]]] = {}
     for problem in problems:
         found.setdefault(problem.what, []).append(problem.rows)
-    for what, parts in found.items():
+    for what, parts in sorted(found.items(), key=lambda problem: int(problem[1][0][0])):
         rows = np.concatenate(parts) + 2
         shown = ", ".join(str(row) for row in rows[:3].tolist())
         more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
