@@ -179,7 +179,12 @@ def test_silos_of_one_kind_seldom_differ_and_one_of_another_kind_is_named() -> N
             name: exact(query, plan, own) + random.normal(scale=terms.stages[0].sigma, size=query.length(plan))
             for name, own in rows.items()
         }
-        return statistics_of_run(three, {"statistics": Findings(np.zeros(0), 0.0, 1.0, each)})
+        findings = {"statistics": Findings(np.zeros(0), 0.0, 1.0, each)}
+        tables = statistics_of_run(three, findings)
+        alone = statistics_of_run(three, findings, by_silo=False)
+        assert (alone.silos, alone.differences, alone.together.cross) == ({}, {}, tables.together.cross)
+        assert alone.together.columns["ill"] == tables.together.columns["ill"]
+        return tables
 
     alike = found(dict.fromkeys(("clinic", "north", "south"), same))
     assert all(difference.p > 1e-6 for difference in alike.differences.values())

@@ -8,7 +8,7 @@ import pytest
 from ringfence import Member, PlanRequest, Silo, make_plan, train
 from ringfence.estimates.evaluation import evaluation_report
 from ringfence.protocol import Evaluation, Full, Plan, Stage, StageTerms, pack, parse_schema
-from ringfence.server.queries.evaluation import EvaluationFindings, argument, receive
+from ringfence.server.queries.evaluation import EvaluationFindings, argument, evaluation_of_run, receive
 from ringfence.server.state import RoundAnswers, ServerState
 from ringfence.silo.operator.review import reveals
 from ringfence.silo.records.records import Records
@@ -52,6 +52,7 @@ def test_a_trained_model_is_evaluated_through_real_gates_and_the_review_says_so(
         assert text.silos[name].metric("accuracy").value == pytest.approx(exact, abs=2e-3)
     assert "how well a model that the server names predicts 'ill'" in " ".join(reveals(plan, plan.silos[0]))
     assert text.together.sentences()[0].startswith("accuracy ")
+    assert evaluation_of_run(plan, result.findings, by_silo=False) == text.model_copy(update={"silos": {}})
 
 
 def test_the_second_round_s_bin_edges_follow_from_the_first_and_the_plan_s_weights_are_evaluated() -> None:
