@@ -355,7 +355,7 @@ def draw(found: Row, path: Path) -> None:
             )
     for rows, name, label in (
         (found["plans"], "seconds", "making a plan"),
-        (found["plan commands"], "seconds", "`ringfence plan`"),
+        (found["plan commands"], "seconds", "ringfence plan, the command"),
         (found["simulated"], "seconds per round", "a simulated round"),
     ):
         panels[2].plot([row["silos"] for row in rows], [row[name] for row in rows], "o-", label=label)
