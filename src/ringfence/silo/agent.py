@@ -141,7 +141,8 @@ def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
         head = SignedHead.parse(carried.encode(), error=MessageError, quote=False)
     except MessageError:
         return request
-    return request.model_copy(update={"heads": (*(request.heads or ()), head)})
+    heads = request.heads or ()
+    return request if head in heads else request.model_copy(update={"heads": (*heads, head)})
 
 
 def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:

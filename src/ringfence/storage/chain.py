@@ -84,7 +84,7 @@ class Chain(Closing):
         with self._database.snapshot():
             if self._seen is not None and not self.holds(*self._seen):
                 raise self._database.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
-            if after and not self.holds(after, tail):
+            if after and (after, tail) != self._seen and not self.holds(after, tail):
                 raise self._database.damaged(f"entry {after} is missing or was changed")
             previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"

@@ -66,6 +66,8 @@ class TableColumns(Public):
         A plan may leave columns out. Those that it reads must be the table's own, with the same values and scales.
         """
         for name, column in schema.used.items():
+            if column == self.columns.get(name):
+                continue
             if name not in self.columns:
                 return f"the plan reads the column '{name}', which is not in the silo's schema"
             if name not in self.used:
