@@ -23,6 +23,7 @@ from ringfence.accounting.events import (
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    SectionRelease,
 )
 from ringfence.accounting.filters import Commitment, guaranteed, left, odometer, used
 from ringfence.accounting.profiles import gaussian_delta
@@ -263,3 +264,30 @@ def test_the_budget_is_guaranteed_while_it_admits_all_plans_and_the_odometer_aft
     assert beyond.epsilon > accountant.epsilon([(GaussianRelease(SHIFT / math.sqrt(2.1)), 3)], 2 * LIMIT.delta)
     nothing_proved = [half[0], once(BinomialRelease(reach=9.0, trials=20, own=20, dimension=3, slack=1e-8))]
     assert guaranteed(nothing_proved, LIMIT).epsilon == math.inf
+
+
+def test_a_record_of_the_section_that_pays_most_decides_what_is_left_and_what_dominates() -> None:
+    dear, cheap = (
+        SectionRelease("halves", name, GaussianRelease(share * SHIFT)) for name, share in (("a", 0.8), ("b", 0.1))
+    )
+    both, alone = (
+        [Commitment.of([(dear, 1), (cheap, 1)], founding=True)],
+        [once(GaussianRelease(0.8 * SHIFT), founding=True)],
+    )
+    assert left(both, LIMIT, answered=True) == left(alone, LIMIT, answered=True)
+    assert used(both, LIMIT) == used(alone, LIMIT)
+    assert odometer(both, LIMIT.delta) == odometer(alone, LIMIT.delta)
+    assert accountant.dominating_shift([(dear, 1), (cheap, 1)], 1e-6, 0) == pytest.approx(0.8 * SHIFT, rel=1e-12)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_nothing_above_epsilon_60_is_claimed_where_coins_of_other_silos_count(others: int) -> None:
+    beside = [once(GaussianRelease(0.01), founding=True)] * others
+
+    def reading(shift: float, own: int) -> float:
+        mixed = BinomialRelease(reach=shift * 5e5, trials=10**12, own=own, dimension=1, slack=1e-9)
+        return odometer([*beside, once(mixed, founding=True), once(GaussianRelease(0.01))], 1e-5, "server").epsilon
+
+    assert 30 < reading(4.0, own=10**11) < 60
+    assert reading(6.0, own=10**11) == math.inf
+    assert 60 < reading(6.0, own=10**12) < math.inf

@@ -1,6 +1,7 @@
 """The safety margins of the accounting: each allowance is as large as its proof says, and on the safe side."""
 
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -242,3 +243,9 @@ def test_a_sampled_release_too_large_to_compose_is_dominated_by_all_its_rounds_w
         assert count * Fraction(shift) ** 2 <= found <= count * Fraction(shift) ** 2 * (1 + Fraction(1, 2**46))
     assert accountant.epsilon([(PoissonRelease(0.5, 1e7), 3)], DELTA) == math.inf
     assert accountant.delta([(PoissonRelease(0.5, 1e7), 3)], 5.0) == 1.0
+
+
+def test_the_largest_number_is_one() -> None:
+    assert require_positive("shift", sys.float_info.max) == sys.float_info.max
+    with pytest.raises(AccountingError):
+        require_positive("shift", math.inf)

@@ -179,6 +179,22 @@ def test_a_ledger_with_two_names_is_not_charged(confirmed: Ledger, path: Path) -
     opened(path, marks()).close()
 
 
+def test_a_ledger_with_two_names_that_no_registry_knows_is_not_written_to(
+    confirmed: Ledger, path: Path, own_state: Path
+) -> None:
+    forget_registry(own_state)
+    os.link(path, path.with_name("second.ledger"))
+    with pytest.raises(RegistryError, match="has 2 names on this disk"):
+        custody.join_ledger(path, marks(), silo="clinic")
+    assert kinds(confirmed) == ["opened", "budget"]
+
+
+def test_a_silo_of_a_ledger_that_a_run_began_confirms_its_records(ledger: Ledger) -> None:
+    assert not custody.were_moved(ledger, marks())
+    assert registered(ledger).settled is not None
+    assert custody.were_moved(ledger, SORTED)
+
+
 def test_a_ledger_beside_its_data_is_found_although_the_registry_was_lost(path: Path, own_state: Path) -> None:
     data = path.with_suffix(".csv")
     custody.create_ledger(path, marks(source=data), silo="clinic", budget=BUDGET).close()

@@ -11,7 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringfence.errors import AccountingError, LedgerBusyError, LedgerDamagedError, LedgerError, LedgerWriteError
+from ringfence.errors import (
+    AccountingError,
+    LedgerBusyError,
+    LedgerDamagedError,
+    LedgerError,
+    LedgerWriteError,
+    RegistryError,
+)
 from ringfence.protocol import NoisyUpdate, Plan, RefusalReason
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
@@ -20,7 +27,8 @@ from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.ledger.summary import summarise
 from ringfence.silo.records.records import Records
 from ringfence.storage import database as database_module
-from ringfence.storage.chain import Draft
+from ringfence.storage.chain import Chain, Draft
+from ringfence.storage.stored_file import Kind
 from tests.nursery import Python
 from tests.silo.agents import edit_ledger
 from tests.support import ask, ask_all, refusal, spent
@@ -105,6 +113,11 @@ def test_a_missing_ledger_is_no_fresh_budget_and_an_existing_file_is_never_overw
     assert not (tmp_path / "lost.ledger").exists()
     with pytest.raises(LedgerError, match="already"):
         Ledger.create(used, silo="clinic", budget=Budget(1.0, 1e-6))
+    with pytest.raises(RegistryError, match="belongs to silo 'clinic', not to 'other'"):
+        Ledger.open(used, owner="other")
+    Chain(tmp_path / "empty.ledger", Kind("ledger", LedgerError), create=True).close()
+    with pytest.raises(LedgerDamagedError, match="is empty"):
+        Ledger.open(tmp_path / "empty.ledger")
     (tmp_path / "notes.txt").write_text("not a database " * 100)
     with pytest.raises(LedgerDamagedError):
         Ledger.open(tmp_path / "notes.txt")
@@ -137,7 +150,8 @@ def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
 WRITER = """
 import sys
 from pathlib import Path
-from ringfence.storage.chain import Draft
+from ringfence.storage.chain import Chain, Draft
+from ringfence.storage.stored_file import Kind
 from ringfence.silo.ledger.ledger import Ledger
 with Ledger.open(Path(sys.argv[1])) as ledger:
     for number in range(50):
@@ -257,6 +271,9 @@ def test_a_stored_answer_that_was_changed_behind_the_agent_s_back_is_not_repeate
     assert refusal(ask(gate, plan, 0)) is RefusalReason.UNAVAILABLE
     with pytest.raises(LedgerDamagedError, match="entry 99 is missing"):
         ledger.stored(StoredAnswer(99, answer.hash))
+    last = ledger.account().number
+    with pytest.raises(LedgerDamagedError, match=f"entry {last + 1} is missing"):
+        ledger.stored(StoredAnswer(last + 1, answer.hash))
 
 
 def test_whoever_holds_a_ledger_can_read_and_append_entries_and_run_no_sql(ledger: Ledger) -> None:

@@ -1,5 +1,6 @@
 """The registry of data sets begins once, and is never begun anew where one was lost."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +61,9 @@ def test_an_entry_of_a_newer_version_stops_whoever_reads_it(folder: Path) -> Non
         registry._chain.append(Draft("lent", {"ledger": "a" * 64}), registry._number, registry._head)
     with pytest.raises(RegistryError, match="cannot read; nothing is released"):
         Registry()
+
+
+def test_a_closed_registry_holds_no_file(folder: Path) -> None:
+    Registry().close()
+    opened = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    assert not [path for path in opened if path.startswith(str(folder))]

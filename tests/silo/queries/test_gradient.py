@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.protocol import Gradient, Huber, Logistic, Softmax, Squared
+from ringfence.protocol import Gradient, Huber, Logistic, Ordinal, Softmax, Squared
 from ringfence.protocol.plan.plan import task
 from ringfence.silo.gate.mechanism import Draws, release
 from ringfence.silo.queries import gradient
@@ -94,3 +94,12 @@ def test_the_answer_is_the_mean_over_the_batch_of_those_who_take_part(plan_of: M
     expected = mean(plan.loss, clip_of(plan), weights, used.features, used.targets, own_terms(plan).batch)
     assert own_terms(plan).batch == 18
     np.testing.assert_allclose(answer, expected, atol=work.sigma * 2.0**-30)
+
+
+def test_where_outputs_share_slopes_too_a_clipped_gradient_is_as_long_as_the_clip() -> None:
+    loss, random = Ordinal(classes=4), np.random.default_rng(3)
+    for _ in range(20):
+        features = random.normal(size=(1, 5)) * [3.0, 0.1, 1.0, 1.0, 0.7]
+        slopes, thresholds = random.normal(size=4), random.normal(size=3)
+        weights = np.concatenate([np.repeat(slopes[:, None], 3, axis=1), thresholds[None]])
+        assert np.linalg.norm(mean(loss, 0.1, weights, features, np.array([1.0]), 1)) == pytest.approx(0.1)

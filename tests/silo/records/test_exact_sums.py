@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -280,3 +281,30 @@ def test_a_product_of_whole_numbers_is_exact_whatever_its_shape(width: int, colu
     np.testing.assert_array_equal(exact_sums.product(left.astype(float), right.astype(float)).astype(object), expected)
     one = exact_sums.product(left[0].astype(float), right[0].astype(float))
     np.testing.assert_array_equal(one.astype(object), expected[0])
+
+
+def test_each_of_two_limbs_has_twenty_bits() -> None:
+    for seed in range(5):
+        weights = np.random.default_rng(seed).normal(size=(9, 1)) * 10.0 ** (3 * seed - 6)
+        for limb in exact_sums.limbs(weights).T:
+            numbers = [Fraction(float(each)) for each in limb if each]
+            unit = Fraction(math.gcd(*(each.numerator for each in numbers)), max(each.denominator for each in numbers))
+            assert math.sqrt(sum((each / unit) ** 2 for each in numbers)) <= 2**20
+
+
+def test_a_bound_is_respected_by_a_margin_for_every_term_and_sixteen_more() -> None:
+    assert [exact_sums.slack(terms) for terms in (0, 1, 100)] == [16 * 2.0**-52, 17 * 2.0**-52, 116 * 2.0**-52]
+
+
+def test_tasks_are_summed_on_several_threads_and_products_meanwhile_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def task(number: int) -> Any:
+        threads = [library["num_threads"] for library in exact_sums._blas().info()]
+        return np.array([number, *threads], dtype=object)
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert exact_sums.sum_threads() == 2
+    with exact_sums._blas().limit(limits=2):
+        total, *threads = exact_sums.sum_in_threads([partial(task, number) for number in range(3)])
+    assert total == 0 + 1 + 2
+    assert threads == [3] * len(threads), "one thread in each of three tasks"
+    assert len(threads) > 0

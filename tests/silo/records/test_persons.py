@@ -104,3 +104,13 @@ def test_a_person_may_have_as_many_rows_as_64_bits_can_add_up() -> None:
     most = Persons(np.zeros(MOST_ROWS, dtype=np.int64))
     assert most.sums(np.full((MOST_ROWS, 1), 2**41)).tolist() == [[2**41 * MOST_ROWS]]
     assert 2 * 2**41 * MOST_ROWS <= 2**62
+
+
+def test_a_part_of_the_persons_is_added_up_as_all_of_them_are() -> None:
+    persons, counts = Persons(np.array([0, 0, 1, 2, 2, 2, 2, 3])), np.arange(16).reshape(8, 2) ** 2
+    parts = list(persons.parts(3))
+    assert parts == [(slice(0, 2), slice(0, 3)), (slice(2, 3), slice(3, 7)), (slice(3, 4), slice(7, 8))]
+    by_part = [persons.sums(counts[rows], part) for part, rows in parts]
+    assert np.concatenate(by_part).tolist() == persons.sums(counts).tolist()
+    assert persons.sums(counts)[0].tolist() == (counts[0] + counts[1]).tolist()
+    assert "hidden" in repr(persons)
