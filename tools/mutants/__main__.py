@@ -180,13 +180,15 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
         name, by = each["name"], each["by"]
         if each["of"] == [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]:
             outcome[name], passed[name] = by, each["passed"]
+    survived = {each["name"] for each in before if each["by"] is None}
     with memory.open("a") as written, suppress(KeyboardInterrupt):  # the score is then of those tried so far
         for most in SECONDS:
             jobs = [job for mutant in chosen if (job := _job(mutant, reach, most, outcome, passed))["tests"]]
+            jobs.sort(key=lambda job: (job["imported"], job["name"] in survived))  # what takes longest comes last
             print(f"Trying {len(jobs)} mutants with {most} seconds of tests.", flush=True)  # noqa: T201
             shares = [jobs[place::WORKERS] for place in range(WORKERS)]
             files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
-            tests = {Mutant(**job["mutant"]).name: len(job["tests"]) for job in jobs}
+            tests = {job["name"]: len(job["tests"]) for job in jobs}
             for result in work([{"trials": share} for share in shares], files):
                 name, by = result["name"], result["by"]
                 outcome[name], passed[name] = by, passed.get(name, 0) + tests[name]
@@ -211,7 +213,7 @@ def _job(
     first = passed.get(mutant.name, 0)
     chosen = [name for number, (name, end) in enumerate(zip(tests, ends, strict=True)) if end <= most or not number]
     seconds = {name: reach.seconds[name] for name in chosen[first:]}
-    return {"mutant": asdict(mutant), "tests": seconds, "imported": imported}
+    return {"name": mutant.name, "mutant": asdict(mutant), "tests": seconds, "imported": imported}
 
 
 def _evidence(by: str | None, everything: str) -> str:
