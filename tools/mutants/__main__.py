@@ -180,11 +180,9 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
         name, by = each["name"], each["by"]
         if each["of"] == [_digest(f"src/ringfence/{name.split(' ')[0]}"), _evidence(by, everything)]:
             outcome[name], passed[name] = by, each["passed"]
-    survived = {each["name"] for each in before if each["by"] is None}
     with memory.open("a") as written, suppress(KeyboardInterrupt):  # the score is then of those tried so far
         for most in SECONDS:
             jobs = [job for mutant in chosen if (job := _job(mutant, reach, most, outcome, passed))["tests"]]
-            jobs.sort(key=lambda job: (job["imported"], job["name"] in survived))  # what takes longest comes last
             print(f"Trying {len(jobs)} mutants with {most} seconds of tests.", flush=True)  # noqa: T201
             shares = [jobs[place::WORKERS] for place in range(WORKERS)]
             files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
@@ -323,10 +321,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table, *(f"survived: {name}" for name in survivors), sep="\n")  # noqa: T201
     if not options.groups:
         text = PAGE.read_text(encoding="utf-8")
-        said = "All mutants." if options.sample is None else f"A sample, chosen by the seed {options.seed}."
+        _, total, equal, of, *_ = rows[-1]
+        said = "All mutants" if of == total - equal else f"A random sample, in the order of seed {options.seed},"
+        said += f" of the core at commit {_commit()}."
         PAGE.write_text(_SECTION.sub(lambda _: f"\n{said}\n\n{table}\n\n", text), encoding="utf-8")
     _, _, _, _, killed, survived = rows[-1]
     return 0 if killed >= ENOUGH * (killed + survived) else 1
+
+
+def _commit() -> str:
+    """Return the last commit that changed the source."""
+    command = ["git", "log", "-1", "--format=%h", "--", "src"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
 
 
 def _sample(found: Sequence[Mutant], size: int | None, seed: int) -> list[Mutant]:
