@@ -33,7 +33,7 @@ from ringfence.server.queries import handler_of
 from ringfence.server.queries.feature_moments import MomentsSurvey
 from ringfence.server.state import RoundAnswers, ServerState
 from ringfence.silo.records.records import load_records
-from ringfence.simulation.trials import simulated_states
+from ringfence.simulation.trials import simulated_state
 
 LEAGUE, CARRIED, SILOS, RUNS, SHARE = ("adult", "bank", "digits", "oj"), ("anes96", "fair", "visits"), 4, 10, 0.1
 LOOKS = {
@@ -100,7 +100,7 @@ def looked(
 def error(own: LeagueTable, plan: Plan, seed: int, kind: str | None, free: bool) -> float:
     """Return the error of one simulated run."""
     silos, random = list(own.silos.values()), np.random.default_rng([seed, 1])
-    learned, held = simulated_states(plan, silos, [seed], plan.training_numbers[0])[0], NoiselessAnswers(plan, silos)
+    learned, held = simulated_state(plan, silos, seed), NoiselessAnswers(plan, silos)
     names = tuple(terms.name for terms in plan.silos)
     shares = np.concatenate([np.full(len(s), t.weight / len(s)) for s, t in zip(silos, plan.silos, strict=True)])
     query, number = plan.training_stages[0].query, plan.training_numbers[0]

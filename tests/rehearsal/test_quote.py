@@ -14,9 +14,9 @@ from ringfence.protocol import Plan, Schema, Statistics, SurvivalCurve, pack, pa
 from ringfence.protocol.schema.schema import without_target
 from ringfence.rehearsal.population import Population
 from ringfence.rehearsal.quote import rehearse, simulated_silos
+from ringfence.rehearsal.rounds import simulated_state
 from ringfence.research.experiments.trust import stand_in_keys
 from ringfence.server.queries.evaluation import evaluation_of_run
-from ringfence.simulation.trials import simulated_states
 from tests.every_loss import CASES, Case
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -108,7 +108,7 @@ def test_the_expected_half_widths_are_those_of_runs_on_other_records() -> None:
         for seed in range(100, 105):
             population = Population(plan, np.random.default_rng(seed))
             silos = [population.records(terms.records) for terms in plan.silos]
-            (state,) = simulated_states(plan, silos, [seed], len(plan.stages))
+            state = simulated_state(plan, silos, seed)
             report = evaluation_of_run(plan, state.findings)
             assert report is not None
             for metric in report.together.metrics:

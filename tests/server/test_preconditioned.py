@@ -12,7 +12,7 @@ from ringfence.server.rounds import Session
 from ringfence.server.state import ServerState
 from ringfence.silo.queries import compute
 from ringfence.silo.records.records import Records
-from ringfence.simulation.trials import simulated_states
+from ringfence.simulation.trials import simulated_state
 from tests.support import rebuilt
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -123,7 +123,7 @@ def test_the_means_of_many_features_are_the_direction_that_it_cuts_less() -> Non
     assert plan.algorithm == protocol.Preconditioned(axes="rank-one")
     assert [stage.query.name for stage in plan.stages] == ["feature-means", "preconditioned-gradient"]
     records = off_centre(np.random.default_rng(4), data, 3000)
-    (learned,) = simulated_states(plan, [records], [1], 1)
+    learned = simulated_state(plan, [records], 1)
     axes = learned.settings.axes
     mean = records.features.mean(axis=0) / np.linalg.norm(records.features.mean(axis=0))
     along, across = (

@@ -107,7 +107,7 @@ def drawn(plan: Plan, silos: dict[str, Records], seed: int, answered: Any, step:
 
 
 class Replay:
-    """Silos that answer by `release`, one by one, with the draws of one seed: the engine's and, before training, those of `trials`.
+    """Silos that answer by `release`, one by one, with one seed's draws: before training those of `trials`.
 
     The engine draws one noise for the server's average, scaled to what the answering silos' noises add up to; here
     every answering silo adds the same vector, such that their average has just that noise. With correlated noise the

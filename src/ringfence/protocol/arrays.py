@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+Number: TypeAlias = FloatArray | float
+"""A number, or in a simulation an array with one for each run."""
+
 TINY = 1e-30
 """Stands for a length of 0 in a division; it is a normal number in single precision too."""
 

@@ -1,5 +1,7 @@
 """Axes along which a request asks for gradients: any matrix, or the identity with one direction rescaled.
 
+A simulation's may begin with an axis of runs: then `packed` and `scaled` work on all of them.
+
 A record's features x become z = Ax before its gradient is clipped, so that axes decide where noise goes; a gradient g
 along the axes comes back as Aᵀg.
 """
@@ -9,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ringfence.protocol.arrays import NEGLIGIBLE, FloatArray, namespace
+from ringfence.protocol.arrays import NEGLIGIBLE, FloatArray, Number, namespace
 
 AxesForm: TypeAlias = Literal["rank-one"]
 """The identity with one direction rescaled."""
@@ -30,11 +32,11 @@ class MatrixAxes(NamedTuple):
 
     def packed(self) -> FloatArray:
         """Return the numbers that a request carries: all entries of the matrix of axes."""
-        return self.matrix.reshape(-1)
+        return self.matrix.reshape(*self.matrix.shape[:-2], -1)
 
-    def scaled(self, factor: float) -> "MatrixAxes":
+    def scaled(self, factor: Number) -> "MatrixAxes":
         """Return the axes, each that many times as long."""
-        return MatrixAxes(self.matrix * factor)
+        return MatrixAxes(self.matrix * np.asarray(factor)[..., None, None])
 
     def along(self, rows: FloatArray, times: Product) -> FloatArray:
         """Return rows of features along the axes: each a function of its own numbers alone, if products are."""
@@ -48,7 +50,7 @@ class MatrixAxes(NamedTuple):
         """Return Aᵀ times the columns, which have a number for each axis."""
         return self.matrix.T @ columns
 
-    def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
+    def shrunk(self, columns: FloatArray, pull: Number) -> FloatArray:
         """Return (I + pull·AᵀA)⁻¹ times the columns: an implicit step of a ridge."""
         xp: Any = namespace(columns)
         solved: FloatArray = xp.linalg.solve(xp.eye(self.width) + pull * self.matrix.T @ self.matrix, columns)
@@ -61,7 +63,7 @@ class RankOneAxes(NamedTuple):
     A direction of norm 1 would be left out; one of norm √(1 − c) is shortened to c.
     """
 
-    scale: float
+    scale: Number
     direction: FloatArray
 
     @property
@@ -71,9 +73,9 @@ class RankOneAxes(NamedTuple):
 
     def packed(self) -> FloatArray:
         """Return the scale of rank-one axes, then their direction."""
-        return np.concatenate([[self.scale], self.direction])
+        return np.concatenate([np.asarray(self.scale)[..., None], self.direction], axis=-1)
 
-    def scaled(self, factor: float) -> "RankOneAxes":
+    def scaled(self, factor: Number) -> "RankOneAxes":
         """Multiply the scale of rank-one axes by a factor."""
         return RankOneAxes(self.scale * factor, self.direction)
 
@@ -89,7 +91,7 @@ class RankOneAxes(NamedTuple):
         """Multiply columns by rank-one axes, which are symmetric."""
         return self.turned(columns)
 
-    def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
+    def shrunk(self, columns: FloatArray, pull: Number) -> FloatArray:
         """Divide by 1 + pull·scale², and by 1 + pull·(scale·(1 − |u|²))² along the direction of rank-one axes."""
         square: FloatArray = self.direction @ self.direction
         others, own = 1 + pull * self.scale**2, 1 + pull * (self.scale * (1 - square)) ** 2

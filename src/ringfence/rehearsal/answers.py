@@ -58,24 +58,27 @@ class NoiselessAnswers:
         self._all = WeightedRows(self.silos, self._weights, dtype)
         self._parts = [WeightedRows([own], np.ones(1), dtype) for own in self.silos]
 
-    def means(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return the silos' averaged noiseless answers to each argument; equal ones are computed once."""
+    def means(self, query: Query, arguments: Sequence[FloatArray]) -> FloatArray:
+        """Return the silos' averaged noiseless answers, a row for each argument; equal ones are computed once."""
         if means := self._together(query):
             return _once(arguments, lambda own: means(query, self.plan, own, self._all))
-        return [np.tensordot(self._weights, each, axes=1) for each in self._different(query, arguments)]
+        averages: FloatArray = np.einsum("i,rij->rj", self._weights, self._different(query, arguments))
+        return averages
 
-    def each(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return the silos' noiseless answers to each argument, a row each."""
-        return [each[self._places] for each in self._different(query, arguments)]
+    def each(self, query: Query, arguments: Sequence[FloatArray]) -> FloatArray:
+        """Return the silos' noiseless answers, a row each, to each argument; equal ones are computed once."""
+        return self._different(query, arguments)[:, self._places]
 
-    def _different(self, query: Query, arguments: Sequence[FloatArray]) -> list[FloatArray]:
+    def _different(self, query: Query, arguments: Sequence[FloatArray]) -> FloatArray:
         """Return the noiseless answers to each argument, a row for each silo with records of its own."""
-        return _once(arguments, lambda own: [self._answers(query, argument) for argument in own])
+        if means := self._together(query):
+            return _once(
+                arguments, lambda own: np.stack([means(query, self.plan, own, rows) for rows in self._parts], axis=1)
+            )
+        return _once(arguments, lambda own: np.stack([self._answers(query, argument) for argument in own]))
 
     def _answers(self, query: Query, argument: FloatArray) -> FloatArray:
         """Return every silo's noiseless answer to one argument, a row each."""
-        if means := self._together(query):
-            return np.stack([means(query, self.plan, [argument], rows)[0] for rows in self._parts])
         return np.stack([compute(query, self.plan, argument, own, np.ones(len(own)), len(own)) for own in self.silos])
 
     def _together(self, query: Query) -> "Means | None":
@@ -83,18 +86,16 @@ class NoiselessAnswers:
         return MEANS.get(type(query)) if all(own.persons is None for own in self.silos) else None
 
 
-def _once(
-    arguments: Sequence[FloatArray], answer: Callable[[list[FloatArray]], Sequence[FloatArray]]
-) -> list[FloatArray]:
+def _once(arguments: Sequence[FloatArray], answer: Callable[[list[FloatArray]], FloatArray]) -> FloatArray:
     """Return the noiseless answer to each argument, computing that of equal arguments once."""
     different = {argument.tobytes(): argument for argument in arguments}
     answers = dict(zip(different, answer(list(different.values())), strict=True))
-    return [answers[argument.tobytes()] for argument in arguments]
+    return np.stack([answers[argument.tobytes()] for argument in arguments])
 
 
 def feature_moments(
     query: FeatureMoments, plan: Plan, arguments: Sequence[FloatArray], rows: WeightedRows
-) -> list[FloatArray]:
+) -> FloatArray:
     """Return the second moments of features along axes, and the target's bins: a product of rows per argument."""
     answers, bins = [], query.bins(plan)
     one, other = np.triu_indices(plan.data.width)
@@ -107,12 +108,12 @@ def feature_moments(
         triangle = (along.T @ along)[one, other] * factors
         spread = np.bincount(target_bin(plan, viewed.lower, viewed.upper, bins, rows.targets), rows.shares, bins)
         answers.append(np.concatenate([triangle, WEIGHT * spread]))
-    return answers
+    return np.stack(answers)
 
 
 def preconditioned_gradients(
     query: PreconditionedGradient, plan: Plan, arguments: Sequence[FloatArray], rows: WeightedRows
-) -> list[FloatArray]:
+) -> FloatArray:
     """Return the clipped mean gradients: two products with the rows, and one more for each new set of axes.
 
     Clipping outer(Ax, residual) to norm 1 is clipping the residual to 1/‖Ax‖. The sum of the clipped outer(x, residual)
@@ -129,11 +130,11 @@ def preconditioned_gradients(
         targets=rows.targets,
         shares=rows.shares,
     )
-    return [axes.turned(total[:, place]).reshape(-1) for place, (_, axes) in enumerate(asked)]
+    return np.stack([axes.turned(total[:, place]).reshape(-1) for place, (_, axes) in enumerate(asked)])
 
 
-Means = Callable[[Any, Plan, Sequence[FloatArray], WeightedRows], Sequence[FloatArray]]
-"""Returns, for each argument, the average of the silos' answers."""
+Means = Callable[[Any, Plan, Sequence[FloatArray], WeightedRows], FloatArray]
+"""Returns the average of the silos' answers, a row for each argument."""
 
 MEANS: dict[type[BaseQuery], Means] = {
     FeatureMoments: feature_moments,

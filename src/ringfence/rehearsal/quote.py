@@ -25,7 +25,7 @@ from ringfence.model.summary import coefficients_in_table_units, coefficients_of
 from ringfence.planning.noise_warnings import widest_column
 from ringfence.protocol import Plan, unpack
 from ringfence.rehearsal.population import Population, score_spread
-from ringfence.rehearsal.rounds import simulated_states
+from ringfence.rehearsal.rounds import simulated_state
 from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.queries.statistics import statistics_of_run, survival_curve_of_run
 from ringfence.server.state import Findings, ServerState
@@ -167,9 +167,9 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
 
 def _run(plan: Plan, candidates: Sequence[Plan], silos: Sequence[Records], seed: int, *, whole: bool) -> ServerState:
     """Run a plan on simulated records, its candidates first; unless the `whole` plan is wanted, only what trains."""
-    models = [simulated_states(own, silos, [seed], 1 + own.training_numbers[-1])[0].model() for own in candidates]
+    models = [simulated_state(own, silos, seed, 1 + own.training_numbers[-1]).model() for own in candidates]
     stages = None if whole or candidates else 1 + plan.training_numbers[-1]
-    return simulated_states(plan, silos, [seed], stages, candidates=models)[0]
+    return simulated_state(plan, silos, seed, stages, candidates=models)
 
 
 def _median(widths: Sequence[float | None]) -> float | None:

@@ -17,61 +17,74 @@ CollectedNoise: TypeAlias = Callable[[Plan, int, np.random.Generator, int], Floa
 """Draws the noise of a stage's average where a third party collects the answers, given the number of its numbers."""
 
 
-def simulated_states(
+def simulated_state(
     plan: Plan,
     silos: Silos,
-    seeds: Sequence[int],
+    seeds: int | Sequence[int],
     stages: int | None = None,
     *,
     candidates: Sequence[FloatArray] = (),
     collected: CollectedNoise | None = None,
     dtype: DTypeLike = np.float64,
-) -> list[ServerState]:
-    """Simulate the first `stages` stages, or all, once for each seed, and return the server's state after each run.
+) -> ServerState:
+    """Simulate the first `stages` stages, or all, and return the server's state after them.
 
-    Every silo answers from all its records, with Gaussian noise of the plan's sigma. Where a round asks only some of
-    them, the average has as much more noise. `candidates` are the weights of models that the plan compares. Silos
-    compute in numbers of the type `dtype`.
+    With several seeds, there is a run for each, and what differs between runs begins with an axis of them; these stages
+    must not train. Every silo answers from all its records, with Gaussian noise of the plan's sigma. Where a round asks
+    only some of them, the average has as much more noise. `candidates` are the weights of models that the plan
+    compares. Silos compute in numbers of the type `dtype`.
     """
+    runs = _Runs(plan, silos, seeds, collected or _gaussian, dtype)
+    state = ServerState.initial(plan, candidates)
     with threadpool_limits(limits=1, user_api="blas"):  # products are small: threads would wait for each other
-        return _states(plan, silos, seeds, stages, candidates, collected, dtype)
+        for round in range(plan.rounds):
+            stage, number, _ = plan.place(round)
+            if stages is not None and number >= stages:
+                break
+            server = handler_of(stage.query)
+            answers = runs.answered(round, server.argument(stage.query, state, round))
+            state = server.receive(stage.query, state, answers)
+    return state
 
 
-def _states(
-    plan: Plan,
-    silos: Silos,
-    seeds: Sequence[int],
-    stages: int | None,
-    candidates: Sequence[FloatArray],
-    collected: CollectedNoise | None,
-    dtype: DTypeLike,
-) -> list[ServerState]:
-    """Simulate stages for each seed, with the server's state after each run."""
-    states = [ServerState.initial(plan, candidates)] * len(seeds)
-    choices = [np.random.default_rng(seed) for seed in seeds]
-    noiseless = NoiselessAnswers(plan, silos, dtype)
-    names, weights = [terms.name for terms in plan.silos], np.array([terms.weight for terms in plan.silos])
-    sigmas = np.array([[own.sigma for own in terms.stages] for terms in plan.silos]).T
-    for round in range(plan.rounds):
-        stage, number, _ = plan.place(round)
-        if stages is not None and number >= stages:
-            break
-        query, server = stage.query, handler_of(stage.query)
-        arguments = [server.argument(query, own, round) for own in states]
-        wider = stage.participation.share(len(names)) ** -0.5
+class _Runs:
+    """Silos that answer in one run, or in several at once, each with noise of its own seed."""
+
+    def __init__(
+        self, plan: Plan, silos: Silos, seeds: int | Sequence[int], collected: CollectedNoise, dtype: DTypeLike
+    ) -> None:
+        self._plan, self._collected = plan, collected
+        self._shape = np.shape(seeds)
+        self._random = [np.random.default_rng(seed) for seed in np.ravel(seeds).tolist()]
+        self._noiseless = NoiselessAnswers(plan, silos, dtype)
+        self._names = [terms.name for terms in plan.silos]
+        self._weights = np.array([terms.weight for terms in plan.silos])
+        self._sigmas = np.array([[own.sigma for own in terms.stages] for terms in plan.silos]).T
+
+    def answered(self, round: int, argument: FloatArray) -> RoundAnswers:
+        """Return the answers to an argument, or to one for each run."""
+        plan, (stage, number, _) = self._plan, self._plan.place(round)
+        names, weights = self._names, self._weights
+        arguments = list(np.atleast_2d(argument))
         # A survey may use each silo's answer; training, and a shuffler, give the average alone.
-        together = query.trains or stage.channel.is_collected
-        exact = noiseless.means(query, arguments) if together else noiseless.each(query, arguments)
-        for run, answer in enumerate(exact):
-            if stage.channel.is_collected:
-                drawn = (collected or _gaussian)(plan, number, choices[run], len(answer))
-                mean, each = answer + drawn, {}
-            else:
-                drawn = sigmas[number][:, None] * choices[run].standard_normal((len(names), answer.shape[-1]))
-                mean = wider * (weights @ drawn) + (answer if together else weights @ answer)
-                each = {} if together else dict(zip(names, answer + drawn, strict=True))
-            states[run] = server.receive(query, states[run], RoundAnswers(number, round, names, mean, each))
-    return states
+        if stage.channel.is_collected:
+            mean = self._noiseless.means(stage.query, arguments)
+            drawn = [self._collected(plan, number, own, mean.shape[-1]) for own in self._random]
+            return RoundAnswers(number, round, names, self._of_runs(mean + np.stack(drawn)))
+        shape = (len(names), stage.query.length(plan))
+        noise = self._sigmas[number][:, None] * np.stack([own.standard_normal(shape) for own in self._random])
+        wider = stage.participation.share(len(names)) ** -0.5
+        if stage.query.trains:
+            mean = self._noiseless.means(stage.query, arguments) + wider * np.einsum("i,rij->rj", weights, noise)
+            return RoundAnswers(number, round, names, self._of_runs(mean))
+        exact = self._noiseless.each(stage.query, arguments)
+        mean = np.einsum("i,rij->rj", weights, exact) + wider * np.einsum("i,rij->rj", weights, noise)
+        each = {name: self._of_runs((exact + noise)[:, silo]) for silo, name in enumerate(names)}
+        return RoundAnswers(number, round, names, self._of_runs(mean), each)
+
+    def _of_runs(self, rows: FloatArray) -> FloatArray:
+        """Return a row per run; of a single one, the row itself."""
+        return rows.reshape(*self._shape, rows.shape[-1])
 
 
 def _gaussian(plan: Plan, number: int, random: np.random.Generator, length: int) -> FloatArray:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ringfence.errors import TrainingError
@@ -25,28 +26,30 @@ from ringfence.simulation.channels.own_noise import GaussianNoise
 
 def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int], dtype: Any = np.float32) -> FloatArray:
     """Run the plan once for each seed, on the records that train, and return the learned weights, a row each."""
-    known = simulated_states(plan, silos, seeds, plan.training_numbers[0], dtype)
+    first, known = ServerState.initial(plan), simulated_state(plan, silos, seeds, dtype)
+    streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype, learned=[first] * len(seeds))
+
+    def of_runs(learned: Any, one: Any) -> Any:
+        """Return what the server learned in every run, in the engine's numbers."""
+        return jnp.broadcast_to(jnp.asarray(learned, one.dtype), one.shape)
+
+    runs = runs._replace(
+        settings=jax.tree.map(of_runs, known.settings, runs.settings), start=of_runs(known.model(), runs.start)
+    )
     records = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
-    streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype, learned=known)
     found = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records, dtype), streams, runs)
     return np.asarray(found, dtype=np.float64)
 
 
-def simulated_state(plan: Plan, silos: Silos, seed: int) -> ServerState:
-    """Simulate a trial up to the first training stage, and return the server's state."""
-    return simulated_states(plan, silos, [seed], plan.training_numbers[0])[0]
-
-
-def simulated_states(
-    plan: Plan, silos: Silos, seeds: Sequence[int], stages: int, dtype: Any = np.float32
-) -> list[ServerState]:
-    """Simulate the first `stages` stages once for each seed, and return the server's state after each run.
+def simulated_state(plan: Plan, silos: Silos, seeds: int | Sequence[int], dtype: Any = np.float32) -> ServerState:
+    """Simulate what comes before training, and return the server's state: of a run, or of a run for each seed.
 
     Every silo answers, from all its records, with Gaussian noise of the plan's sigma, or with coins through a shuffler.
     """
+    stages = plan.training_numbers[0]
     for stage in plan.stages[:stages]:
         _require_everything(stage, len(plan.silos))
-    return rounds.simulated_states(plan, silos, seeds, stages, collected=collected_noise, dtype=dtype)
+    return rounds.simulated_state(plan, silos, seeds, stages, collected=collected_noise, dtype=dtype)
 
 
 def collected_noise(plan: Plan, number: int, random: np.random.Generator, length: int) -> FloatArray:

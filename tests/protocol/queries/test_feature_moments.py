@@ -53,7 +53,7 @@ def test_they_are_the_moments_and_shares_that_they_are_said_to_be(plan: Plan) ->
     triangle, shares = np.split(answer, [width * (width + 1) // 2])
     along = records.features @ view.axes.T
     along /= np.maximum(1.0, np.linalg.norm(along, axis=1, keepdims=True))
-    assert np.allclose(matrix_of_triangle(triangle), along.T @ along / 50, atol=1e-8)
+    assert np.allclose(matrix_of_triangle(triangle, width), along.T @ along / 50, atol=1e-8)
     assert np.linalg.norm(triangle) == pytest.approx(np.linalg.norm(along.T @ along / 50), rel=1e-8)
     assert len(answer) == QUERY.length(plan)
     assert np.sum(shares) == pytest.approx(0.5, abs=1e-8)

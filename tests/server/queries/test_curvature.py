@@ -18,7 +18,7 @@ from tests.server.surveyed import FALSE_ALARM, GRADIENTS, SHARES, answers_at, cu
 def smoothness(plan: Plan, findings: Findings) -> float:
     query = plan.stages[0].query
     assert isinstance(query, Curvature)
-    return curvature.smoothness(query, plan, findings)
+    return float(curvature.smoothness(query, plan, findings))
 
 
 def second_moments(random: np.random.Generator, dimension: int = 2) -> list[FloatArray]:

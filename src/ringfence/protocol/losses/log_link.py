@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ringfence.protocol.arrays import FloatArray, namespace
+from ringfence.protocol.arrays import FloatArray, Number, namespace
 from ringfence.protocol.losses.base import BaseLoss, Constants, beside
 
 STEEPEST = 60.0
@@ -62,7 +62,7 @@ class LogLink(BaseLoss):
         return 6.0 / feature_norm
 
     @abstractmethod
-    def slope_per_error(self, mean: float) -> float:
+    def slope_per_error(self, mean: Number) -> Number:
         """Return k of a log-link loss: ∂φ/∂u = k·(m − y) at the mean m; the mean curvature there over y is k·m."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class PoissonLoss(LogLink):
         steepest = max(top, self._largest(target_bound) - bottom)
         return Constants(feature_norm * steepest, feature_norm**2 * top, 0.0)
 
-    def slope_per_error(self, mean: float) -> float:
+    def slope_per_error(self, mean: Number) -> Number:
         """Return 1, for the Poisson loss."""
         return 1.0
 
@@ -143,7 +143,7 @@ class Gamma(LogLink):
         """Return X, for the gamma loss: 1 − y/m is about 1 for a deviation as large as the mean."""
         return feature_norm
 
-    def slope_per_error(self, mean: float) -> float:
+    def slope_per_error(self, mean: Number) -> Number:
         """Return 1/m, for the gamma loss."""
         return 1.0 / mean
 
@@ -186,7 +186,7 @@ class NegativeBinomial(LogLink):
         curvature = share / (1.0 + share) ** 2
         return Constants(feature_norm * max(highest, lowest), feature_norm**2 * (largest + 1.0 / a) * curvature, 0.0)
 
-    def slope_per_error(self, mean: float) -> float:
+    def slope_per_error(self, mean: Number) -> Number:
         """Return 1/(1 + a·m), for the negative binomial loss."""
         return 1.0 / (1.0 + self.dispersion * mean)
 

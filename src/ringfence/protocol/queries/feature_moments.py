@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import FloatArray, Number
 from ringfence.protocol.plan.effort import NUMBER, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.queries.base import Facts, MeanQuery
 
@@ -25,12 +25,13 @@ class FeatureMomentsArgument(NamedTuple):
     """The axes, a row each, and the window of the target."""
 
     axes: FloatArray
-    lower: float
-    upper: float
+    lower: Number
+    upper: Number
 
     def packed(self) -> FloatArray:
         """Return the target's window and the axes, as the argument of a feature-moments query."""
-        return np.concatenate([[self.lower, self.upper], self.axes.reshape(-1)])
+        window = np.stack([self.lower, self.upper], axis=-1)
+        return np.concatenate([window, self.axes.reshape(*window.shape[:-1], -1)], axis=-1)
 
 
 class FeatureSurvey(MeanQuery):

@@ -1,15 +1,12 @@
 """Noisy minibatch SGD (Algorithm 2 of the paper; Algorithm 7 for unbalanced silos)."""
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ringfence.protocol import FloatArray, MinibatchSGD, Plan
-from ringfence.protocol.arrays import namespace
+from ringfence.protocol.arrays import Number, namespace
 from ringfence.protocol.plan.domain import ProximalStep
 from ringfence.server.algorithms.survey import TargetEstimate
 from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
-
-Number: TypeAlias = FloatArray | float
-"""A number, or in the simulator an array of them."""
 
 
 class Settings(NamedTuple):

@@ -11,6 +11,7 @@ for any ridge. Without a survey, or without answers to it, axes, clip and step s
 from typing import Any, NamedTuple
 
 from ringfence.protocol import Axes, FloatArray, Plan, Preconditioned
+from ringfence.protocol.arrays import Number
 from ringfence.protocol.plan.domain import ProximalStep
 from ringfence.server.algorithms.minibatch import mean_of_counted
 from ringfence.server.algorithms.survey import TargetEstimate, averaged_iterates, choose_descent, prior_of_survey
@@ -21,9 +22,9 @@ class Settings(NamedTuple):
     """Axes, step size, momentum, shrinkage by the ridge (None without one), and rounds to skip in the average."""
 
     axes: Axes
-    step: float
+    step: Number
     momentum: float
-    shrinkage: float | None
+    shrinkage: Number | None
     skip: Any
 
 

@@ -4,6 +4,8 @@ The choice minimises the expected squared error of the final scores, from public
 bias that descent leaves, the noise it accumulates, and the shift by clipping. The prior of the weights is isotropic
 along the whitened axes, so that the signal's share along an axis is that of the second moments. This and the constants
 below are the only assumptions.
+
+In a simulation, arrays begin with an axis of runs.
 """
 
 import math
@@ -14,6 +16,7 @@ import numpy as np
 import scipy.special
 
 from ringfence.protocol import Axes, FloatArray, LogLink, Loss, Plan, Preconditioned
+from ringfence.protocol.arrays import Number
 from ringfence.protocol.queries.feature_moments import DIAMETER, WEIGHT, FeatureSurvey
 from ringfence.server.algorithms.whitening import FeatureMomentsEstimate, WhitenedAxes, noise_edge, prior_of_features
 
@@ -70,10 +73,10 @@ class TargetEstimate:
     """
 
     centre: FloatArray
-    uncertainty: float
-    spread: float = 1.0
-    imbalance: float = 0.0
-    curvature: float = 1.0
+    uncertainty: Number
+    spread: Number = 1.0
+    imbalance: Number = 0.0
+    curvature: Number = 1.0
 
 
 def prior_of_target(plan: Plan) -> TargetEstimate:
@@ -94,13 +97,13 @@ def prior_of_target(plan: Plan) -> TargetEstimate:
 
 def estimate_from_histogram(shares: FloatArray, edges: FloatArray, noise: float) -> TargetEstimate:
     """Estimate mean and standard deviation of a number from noisy shares of its bins."""
-    middles, gap = (edges[1:] + edges[:-1]) / 2, float(edges[1] - edges[0])
+    middles, gap = (edges[..., 1:] + edges[..., :-1]) / 2, edges[..., 1] - edges[..., 0]
     likely = project_onto_simplex(shares)
-    centre = float(likely @ middles)
-    variance = float(likely @ (middles - centre) ** 2) + gap**2 / 12
-    half = (edges[-1] - edges[0]) / 2
-    error = min(noise * math.sqrt(float(np.sum((middles - middles.mean()) ** 2))), half / 2)
-    return TargetEstimate(np.array([centre]), error**2, math.sqrt(variance))
+    centre = np.sum(likely * middles, axis=-1, keepdims=True)
+    variance = np.sum(likely * (middles - centre) ** 2, axis=-1) + gap**2 / 12
+    spread = np.sqrt(np.sum((middles - middles.mean(axis=-1, keepdims=True)) ** 2, axis=-1))
+    error = np.minimum(noise * spread, (edges[..., -1] - edges[..., 0]) / 4)
+    return TargetEstimate(centre, error**2, np.sqrt(variance))
 
 
 def in_score_units(plan: Plan, target: TargetEstimate) -> TargetEstimate:
@@ -112,39 +115,41 @@ def in_score_units(plan: Plan, target: TargetEstimate) -> TargetEstimate:
     loss = plan.loss
     if not isinstance(loss, LogLink):
         return target
-    mean = float(target.centre[0]) - loss.zero
+    mean = target.centre[..., 0] - loss.zero
     uncertainty = target.uncertainty / mean**2 + plan.data.offset_bound**2 / 3
-    centre = np.array([math.log(mean)])
+    centre = np.log(mean)[..., None]
     return TargetEstimate(centre, uncertainty, target.spread / mean, curvature=mean * loss.slope_per_error(mean))
 
 
 def estimate_from_class_shares(shares: FloatArray, noise: float) -> TargetEstimate:
     """Estimate the log odds of classes from noisy shares, shrunk towards 0, and the imbalance of two classes."""
     likely = np.maximum(shares, noise)
-    likely = likely / np.sum(likely)
+    likely = likely / np.sum(likely, axis=-1, keepdims=True)
     odds = np.log(likely)
-    two = len(likely) == 2
-    prior = SCORE_VARIANCE if two else CLASS_VARIANCE
-    error = (noise / float(np.prod(likely))) ** 2 if two else float(np.mean((noise / likely) ** 2))
-    scores = np.array([odds[1] - odds[0]]) if two else odds - odds.mean()
-    imbalance = float(abs(likely[1] - likely[0]) * likely.min()) if two else 0.0
-    return TargetEstimate(scores * prior / (prior + error), prior * error / (prior + error), 1.0, imbalance)
+    if likely.shape[-1] == 2:
+        prior, error, scores = SCORE_VARIANCE, (noise / np.prod(likely, axis=-1)) ** 2, np.diff(odds, axis=-1)
+        imbalance = abs(likely[..., 1] - likely[..., 0]) * likely.min(axis=-1)
+    else:
+        prior, error, imbalance = CLASS_VARIANCE, np.mean((noise / likely) ** 2, axis=-1), 0.0
+        scores = odds - odds.mean(axis=-1, keepdims=True)
+    kept = prior / (prior + error)
+    return TargetEstimate(scores * kept[..., None], error * kept, 1.0, imbalance)
 
 
 def project_onto_simplex(shares: FloatArray) -> FloatArray:
     """Return the nearest class shares that are not negative and add up to 1."""
-    falling = np.sort(shares)[::-1]
-    above = (np.cumsum(falling) - 1.0) / np.arange(1, len(shares) + 1)
-    last = int(np.flatnonzero(falling > above)[-1])
-    result: FloatArray = np.maximum(shares - above[last], 0.0)
+    falling = np.sort(shares, axis=-1)[..., ::-1]
+    above = (np.cumsum(falling, axis=-1) - 1.0) / np.arange(1, shares.shape[-1] + 1)
+    last = np.sum(falling > above, axis=-1, keepdims=True) - 1  # it is below all that are kept, and no other
+    result: FloatArray = np.maximum(shares - np.take_along_axis(above, last, axis=-1), 0.0)
     return result
 
 
 class TargetSurvey(NamedTuple):
     """State of a survey of the target: the next round's window of a number, and the sum of classes' shares so far."""
 
-    lower: float
-    upper: float
+    lower: Number
+    upper: Number
     shares: FloatArray
     rounds: int = 0
 
@@ -160,13 +165,15 @@ class TargetSurvey(NamedTuple):
         """
         shares, noise, rounds = answer / WEIGHT, noise / WEIGHT, self.rounds + 1
         if plan.loss.target_kind == "number":
-            edges = np.linspace(self.lower, self.upper, len(shares) + 1)
+            edges = np.linspace(self.lower, self.upper, shares.shape[-1] + 1, axis=-1)
             target = estimate_from_histogram(shares, edges, noise)
-            bound, centre = plan.data.target_bound, float(target.centre[0])
+            bound, centre = plan.data.target_bound, target.centre[..., 0]
             reach = REACH * target.spread + target.uncertainty**0.5
-            return target, TargetSurvey(max(-bound, centre - reach), min(bound, centre + reach), shares, rounds)
+            window = np.maximum(-bound, centre - reach), np.minimum(bound, centre + reach)
+            return target, TargetSurvey(*window, shares, rounds)
         shares = self.shares + shares
-        return estimate_from_class_shares(shares / rounds, noise / rounds**0.5), TargetSurvey(-1.0, 1.0, shares, rounds)
+        end = np.ones(shares.shape[:-1])
+        return estimate_from_class_shares(shares / rounds, noise / rounds**0.5), TargetSurvey(-end, end, shares, rounds)
 
 
 def prior_of_survey(plan: Plan, algorithm: Preconditioned) -> tuple[FeatureMomentsEstimate, TargetEstimate]:
@@ -182,7 +189,7 @@ def survey_noise_edge(plan: Plan) -> float:
 
 def choose_descent(
     plan: Plan, features: FeatureMomentsEstimate, target: TargetEstimate, momentum: float
-) -> tuple[Axes, float, FloatArray]:
+) -> tuple[Axes, FloatArray, FloatArray]:
     """Return the axes, step size and start with the least expected error of heavy-ball descent.
 
     The axes are scaled so that gradients along them are clipped to norm 1.
@@ -191,16 +198,16 @@ def choose_descent(
     target = in_score_units(plan, target)
     clip, step = _best_clip_and_step(plan, whitened, target, momentum)
     unit = clip * whitened.norm * target.spread * target.curvature
-    start = np.zeros((plan.data.width, plan.loss.outputs))
+    start = np.zeros((*unit.shape, plan.data.width, plan.loss.outputs))
     if plan.data.intercept:
-        start[-1] = target.centre / plan.data.intercept
-    step_along_axes = step / target.curvature * unit**2
-    return whitened.axes.scaled(1 / unit), step_along_axes, plan.domain.project(start.reshape(-1))
+        start[..., -1, :] = target.centre / plan.data.intercept
+    projected = np.apply_along_axis(plan.domain.project, -1, start.reshape(*unit.shape, -1))
+    return whitened.axes.scaled(1 / unit), step / target.curvature * unit**2, projected
 
 
 def _best_clip_and_step(
     plan: Plan, whitened: WhitenedAxes, target: TargetEstimate, momentum: float
-) -> tuple[float, float]:
+) -> tuple[FloatArray, FloatArray]:
     """Return the clip, in typical gradient norms, and the step size with the least expected error of the scores.
 
     For a number both assume that its loss has the curvature 1 at the centre: with a curvature c, steps 1/c times as
@@ -210,44 +217,65 @@ def _best_clip_and_step(
     about the same error. The largest of these is taken, which has the least bias.
     """
     numeric, explained = plan.loss.target_kind == "number", _explained(plan, target)
-    moments, counts = np.unique(whitened.moments, return_counts=True)  # few differ: those below the noise are equal
+    moments, counts = _distinct(whitened.moments)
     clips = np.geomspace(0.2, 6.0 if numeric else 1.0, 24)
-    steps = np.array(STEPS) / (_largest_curvature(plan, target, explained) * max(float(moments[-1]), 0.5))
+    steepest = _largest_curvature(plan, target, explained) * np.maximum(moments[..., -1], 0.5)
+    steps = np.array(STEPS) / steepest[..., None]
     if numeric:  # exponentially distributed residuals: the share that is not clipped, and the bias of clipping
         residual = math.sqrt(1 - EXPLAINED)  # deviation of the residuals, in the target's deviations
         curvature = -np.expm1(-clips / residual)
-        shift = MEDIAN_GAP * np.exp(-clips / residual) * residual * target.spread
+        shift = MEDIAN_GAP * np.exp(-clips / residual) * residual * _column(target.spread)
     else:
         curvature = LABEL_CURVATURE * np.minimum(1.0, 2 * clips)
-        shift = (1 - clips) * target.imbalance / LABEL_CURVATURE
+        shift = (1 - clips) * _column(target.imbalance) / LABEL_CURVATURE
+    # Axes: runs, clips, steps, moments.
     bias, noise_gain = descent_errors(
-        curvature[:, None, None] * moments,
-        steps[:, None],
+        curvature[:, None, None] * moments[..., None, None, :],
+        steps[..., None, :, None],
         momentum,
         plan.steps,
         averaged_iterates(plan.loss, plan.steps),
     )
-    noise = (clips * whitened.norm * target.spread * training_noise(plan))[:, None, None] * noise_gain
+    unit = clips * _column(whitened.norm * target.spread * training_noise(plan))
     signal, mass = explained if numeric else SCORE_VARIANCE, moments * counts
+    explained_share = np.asarray(signal / np.sum(mass, axis=-1))
     errors = (
-        signal * (bias**2 @ mass) / np.sum(mass)
-        + target.uncertainty * bias[..., -1] ** 2
-        + noise**2 @ mass
-        + shift[:, None] ** 2
+        explained_share[..., None, None] * np.einsum("...csm,...m->...cs", bias**2, mass)
+        + np.asarray(target.uncertainty)[..., None, None] * bias[..., -1] ** 2
+        + unit[..., None] ** 2 * np.einsum("...csm,...m->...cs", noise_gain**2, mass)
+        + shift[..., None] ** 2
     )
-    least = errors.min(axis=1)
-    allowed = least.min() + (SAME_ERROR if plan.loss.target_kind == "class" else 0.0)
-    chosen = int(np.flatnonzero(least <= allowed)[-1])
-    return float(clips[chosen]), float(steps[np.argmin(errors[chosen])])
+    least = errors.min(axis=-1)
+    allowed = least.min(axis=-1, keepdims=True) + (SAME_ERROR if plan.loss.target_kind == "class" else 0.0)
+    chosen = len(clips) - 1 - np.argmax((least <= allowed)[..., ::-1], axis=-1)  # the largest of them
+    best = np.argmin(np.take_along_axis(errors, chosen[..., None, None], axis=-2)[..., 0, :], axis=-1)
+    return clips[chosen], np.take_along_axis(steps, best[..., None], axis=-1)[..., 0]
 
 
-def _explained(plan: Plan, target: TargetEstimate) -> float:
+def _column(numbers: Number) -> FloatArray:
+    """Return numbers, perhaps one for each run, shaped to broadcast with a row of candidates."""
+    return np.asarray(numbers)[..., None]
+
+
+def _distinct(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the moments in rising order, the smallest at most as often as in every run, and how many each stands for.
+
+    Those below the noise are equal: few are left.
+    """
+    rising = np.sort(moments, axis=-1)
+    repeated = int(np.min(np.sum(rising == rising[..., :1], axis=-1)))
+    counts = np.ones(rising.shape[-1] - repeated + 1)
+    counts[0] = repeated
+    return rising[..., repeated - 1 :], counts
+
+
+def _explained(plan: Plan, target: TargetEstimate) -> Number:
     """Return the prior variance of a number's scores; with a log link, means are log-normal."""
     variance = EXPLAINED * target.spread**2
-    return math.log1p(variance) if isinstance(plan.loss, LogLink) else variance
+    return np.log1p(variance) if isinstance(plan.loss, LogLink) else variance
 
 
-def _largest_curvature(plan: Plan, target: TargetEstimate, explained: float) -> float:
+def _largest_curvature(plan: Plan, target: TargetEstimate, explained: Number) -> Number:
     """Return the largest curvature for features of norm 1; for a number, in units of that at the centre.
 
     With a log link it is unbounded. Along the scores s themselves, if means m are log-normal, E[m·s²] is 1 + the
@@ -261,7 +289,7 @@ def _largest_curvature(plan: Plan, target: TargetEstimate, explained: float) -> 
     if isinstance(plan.loss, LogLink):
         return 1.0 + explained
     if plan.loss.target_kind == "class":
-        return curvature_of_classes(scipy.special.softmax(target.centre))
+        return np.apply_along_axis(curvature_of_classes, -1, scipy.special.softmax(target.centre, axis=-1))
     return plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
 
 
@@ -285,7 +313,7 @@ def training_noise(plan: Plan) -> float:
 
 
 def descent_errors(
-    curvatures: FloatArray, step: float | FloatArray, momentum: float, rounds: int, averaged: int
+    curvatures: FloatArray, step: Number, momentum: float, rounds: int, averaged: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the residual bias and the accumulated noise of heavy-ball's averaged iterate, by curvature.
 

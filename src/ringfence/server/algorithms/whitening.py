@@ -7,6 +7,8 @@ the rest of the trace, which is known to √d times the noise of a single number
 
 With many features only their mean is surveyed (`MainDirection`). The second moment along the mean is large, and the
 mean has d numbers, not d², so that it stands out from the noise. All other directions share the rest.
+
+In a simulation, arrays begin with an axis of runs.
 """
 
 import math
@@ -17,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ringfence.protocol import Axes, FloatArray, MatrixAxes, RankOneAxes, Schema
+from ringfence.protocol.arrays import Number
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class PrincipalAxes:
     def whitened(self, floor: float) -> "WhitenedAxes":
         """Rescale the axes so that second moments are h/(h + floor): near 1 where they exceed the floor."""
         scales = 1 / np.sqrt(self.moments + floor)
-        return WhitenedAxes(MatrixAxes(scales[:, None] * self.axes), self.moments / (self.moments + floor))
+        return WhitenedAxes(MatrixAxes(scales[..., None] * self.axes), self.moments / (self.moments + floor))
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,18 @@ class MainDirection:
     """
 
     direction: FloatArray
-    moment: float
-    others: float
+    moment: Number
+    others: Number
     edge: float
     norm: float
 
     def whitened(self, floor: float) -> "WhitenedAxes":
         """Return the identity with one direction rescaled, so that second moments are h/(h + floor)."""
-        moments = np.full(len(self.direction), self.others)
-        moments[0] = self.moment
-        kept = math.sqrt((self.others + floor) / (self.moment + floor))
-        axes = RankOneAxes(1 / (math.sqrt(self.others + floor) * self.norm), math.sqrt(1 - kept) * self.direction)
+        moments = np.repeat(np.asarray(self.others)[..., None], self.direction.shape[-1], axis=-1)
+        moments[..., 0] = self.moment
+        kept = np.sqrt((self.others + floor) / (self.moment + floor))
+        scale = 1 / (np.sqrt(self.others + floor) * self.norm)
+        axes = RankOneAxes(scale, np.sqrt(1 - kept)[..., None] * self.direction)
         return WhitenedAxes(axes, moments / (moments + floor))
 
 
@@ -66,9 +70,9 @@ class WhitenedAxes:
     moments: FloatArray
 
     @property
-    def norm(self) -> float:
+    def norm(self) -> FloatArray:
         """The root mean square of a record's norm along the axes."""
-        return math.sqrt(float(np.sum(self.moments)))
+        return np.asarray(np.sqrt(np.sum(self.moments, axis=-1)))
 
 
 def noise_edge(noise: float, width: int) -> float:
@@ -78,28 +82,28 @@ def noise_edge(noise: float, width: int) -> float:
 
 def principal_axes(axes: FloatArray, matrix: FloatArray, noise: float) -> PrincipalAxes:
     """Estimate the principal axes from a noisy second-moment matrix along the given axes."""
-    width = len(matrix)
+    width = matrix.shape[-1]
     values, vectors = np.linalg.eigh(matrix)
     edge = noise_edge(noise, width)
     clear = values > edge
     # An eigenvalue θ above half the edge e appears, under noise, at θ + (e/2)²/θ.
     moments = np.where(clear, (values + np.sqrt(np.maximum(values**2 - edge**2, 0.0))) / 2, 0.0)
-    rest = int(np.sum(~clear))
-    if rest:
-        left = (float(np.trace(matrix)) - float(np.sum(moments))) / rest
-        moments[~clear] = max(left, noise / (2 * math.sqrt(rest)))
-    return PrincipalAxes(vectors.T @ axes, moments, edge)
+    rest = np.maximum(np.sum(~clear, axis=-1), 1)
+    left = (np.trace(matrix, axis1=-2, axis2=-1) - np.sum(moments, axis=-1)) / rest
+    shared = np.maximum(left, noise / (2 * np.sqrt(rest)))
+    return PrincipalAxes(vectors.swapaxes(-1, -2) @ axes, np.where(clear, moments, shared[..., None]), edge)
 
 
-def main_direction(mean: FloatArray, trace: float, *, noise: float, edge: float, norm: float) -> MainDirection:
+def main_direction(mean: FloatArray, trace: Number, *, noise: float, edge: float, norm: float) -> MainDirection:
     """Return the direction of a noisy mean, in units of `norm`; `trace` is the sum of all second moments, 1 at most.
 
     Noise adds d times its variance to the squared mean. The other directions share at least the noise of the trace.
     """
-    square = float(mean @ mean)
-    moment = min(max(square - len(mean) * noise**2, 0.0), 1.0)
-    others = max(min(trace, 1.0) - moment, noise) / max(len(mean) - 1, 1)
-    return MainDirection(mean / math.sqrt(square or 1.0), max(moment, others), others, edge, norm)
+    width, square = mean.shape[-1], np.sum(mean * mean, axis=-1)
+    moment = np.clip(square - width * noise**2, 0.0, 1.0)
+    others = np.maximum(np.minimum(trace, 1.0) - moment, noise) / max(width - 1, 1)
+    direction = mean / np.sqrt(np.where(square > 0, square, 1.0))[..., None]
+    return MainDirection(direction, np.maximum(moment, others), others, edge, norm)
 
 
 def prior_of_features(data: Schema, edge: float, *, rank_one: bool) -> FeatureMomentsEstimate:
@@ -118,7 +122,7 @@ def prior_main_direction(data: Schema, edge: float) -> MainDirection:
     if data.intercept:
         means[-1], squares[-1] = data.intercept, data.intercept**2
     norm = data.feature_norm
-    return main_direction(means / norm, float(np.sum(squares)) / norm**2, noise=0.0, edge=edge, norm=norm)
+    return main_direction(means / norm, np.sum(squares) / norm**2, noise=0.0, edge=edge, norm=norm)
 
 
 def prior_principal_axes(data: Schema, edge: float) -> PrincipalAxes:

@@ -23,23 +23,23 @@ class MeansSurvey(Findings):
 def argument(query: FeatureMeans, server: ServerState, round: int) -> FloatArray:
     """Return the target's window."""
     target = _target_survey(query, server)
-    return np.array([target.lower, target.upper])
+    return np.stack([target.lower, target.upper], axis=-1)
 
 
 def receive(query: FeatureMeans, server: ServerState, answers: RoundAnswers) -> ServerState:
     """Average the rounds, narrow the target's window, and set the algorithm's steps by the estimates."""
     plan, before = server.plan, server.findings.get(query.name)
     finding = findings.least_noise(plan, answers) or findings.receive(query, server, answers).findings[query.name]
-    histogram = finding.statistic[plan.data.width + 1 :]
+    histogram = finding.statistic[..., plan.data.width + 1 :]
     target, survey = _target_survey(query, server).updated(plan, histogram, finding.noise)
     statistic, noise = finding.statistic, finding.noise
     if isinstance(before, MeansSurvey):
         share = noise**-2 / (noise**-2 + before.noise**-2)
         statistic = share * statistic + (1 - share) * before.statistic
         noise = float(noise * share**0.5)
-    mean, trace = np.split(statistic[: plan.data.width + 1], [plan.data.width])
+    mean, trace = statistic[..., : plan.data.width], statistic[..., plan.data.width]
     edge = survey_noise_edge(plan)
-    features = main_direction(mean, float(trace[0]), noise=noise, edge=edge, norm=plan.data.feature_norm)
+    features = main_direction(mean, trace, noise=noise, edge=edge, norm=plan.data.feature_norm)
     surveyed = MeansSurvey(statistic, noise, finding.weight, finding.each, target=survey)
     return findings.surveyed(server, query, surveyed, features, target)
 

@@ -32,23 +32,21 @@ def receive(query: FeatureMoments, server: ServerState, answers: RoundAnswers) -
     """Whiten the axes, narrow the target's window, and set the algorithm's steps by the estimates."""
     before, plan = _before(query, server), server.plan
     finding = findings.least_noise(plan, answers) or findings.receive(query, server, answers).findings[query.name]
-    triangle, histogram = np.split(finding.statistic, [finding.statistic.size - query.bins(plan)])
-    features = principal_axes(before.axes, matrix_of_triangle(triangle), finding.noise)
+    triangle, histogram = np.split(finding.statistic, [-query.bins(plan)], axis=-1)
+    features = principal_axes(before.axes, matrix_of_triangle(triangle, plan.data.width), finding.noise)
     target, survey = before.target.updated(plan, histogram, finding.noise)
     whitened = features.whitened(features.edge)
-    axes = whitened.axes.scaled(1 / whitened.norm).packed().reshape(plan.data.width, -1)
+    axes = whitened.axes.scaled(1 / whitened.norm).packed().reshape(*whitened.moments.shape, -1)
     surveyed = MomentsSurvey(finding.statistic, finding.noise, finding.weight, finding.each, axes=axes, target=survey)
     return findings.surveyed(server, query, surveyed, features, target)
 
 
-def matrix_of_triangle(triangle: FloatArray) -> FloatArray:
+def matrix_of_triangle(triangle: FloatArray, width: int) -> FloatArray:
     """Return the feature moments of an upper triangle whose off-diagonal entries were multiplied by √2."""
-    width = int((2 * triangle.size) ** 0.5)
     one, other = np.triu_indices(width)
-    upper = np.zeros((width, width))
-    upper[one, other] = np.where(one == other, triangle / 2, triangle * 0.5**0.5)
-    result: FloatArray = upper + upper.T
-    return result
+    matrix = np.empty((*triangle.shape[:-1], width, width))
+    matrix[..., other, one] = matrix[..., one, other] = triangle * np.where(one == other, 1.0, 0.5**0.5)
+    return matrix
 
 
 def _before(query: FeatureMoments, server: ServerState) -> MomentsSurvey:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.protocol import FeatureMoments, FloatArray, MatrixAxes, Plan
-from ringfence.protocol.arrays import without_negligible
+from ringfence.protocol.arrays import Number, without_negligible
 from ringfence.protocol.losses.targets import split_targets
 from ringfence.protocol.queries.feature_moments import WEIGHT
 from ringfence.silo.queries.curvature import mean_moments, second_moments
@@ -31,7 +31,7 @@ def answer(query: FeatureMoments, plan: Plan, argument: FloatArray, total: Count
     return np.concatenate([triangle, exact_sums.quotient(total[len(one) :], batch)])
 
 
-def target_bin(plan: Plan, lower: float, upper: float, bins: int, targets: FloatArray) -> NDArray[np.int64]:
+def target_bin(plan: Plan, lower: Number, upper: Number, bins: int, targets: FloatArray) -> NDArray[np.int64]:
     """Return the bin between `lower` and `upper`, or the class, of each row's target."""
     kind, numbers = plan.loss.target_kind, split_targets(targets).numbers
     if kind == "number":
