@@ -29,9 +29,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 # Whatever modules do while they are imported, and fixtures that several of them share, stays away from the user's own
-# state.
+# state and cache.
 _STATE = tempfile.TemporaryDirectory(prefix="state-")
-os.environ["XDG_STATE_HOME"] = _STATE.name
+os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = _STATE.name
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
 # Some tests press it.

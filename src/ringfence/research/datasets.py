@@ -34,6 +34,7 @@ from ringfence.protocol import FloatArray, Schema
 from ringfence.protocol.schema.encoding import encode_features, read_cells, require_within, target_of
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table
+from ringfence.storage.cache import cache_folder
 
 DATA_VARIABLE = "RINGFENCE_DATA"
 _TIMEOUT_SECONDS = 30.0
@@ -199,11 +200,6 @@ def read_idx(content: bytes, dimensions: int, *, source: str) -> NDArray[np.uint
     if len(content) - start != math.prod(shape):
         raise DatasetError(f"{source} is not as long as its header says. Provide the complete file.")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
-
-
-def cache_folder() -> Path:
-    """Return where downloads are kept: `ringfence` in XDG_CACHE_HOME, or in ~/.cache without it."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ringfence"
 
 
 def provide(file: PublicFile, data_dir: Path | None = None) -> bytes:

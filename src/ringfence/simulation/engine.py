@@ -29,8 +29,11 @@ from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation.channels import SimulatedNoise, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
+from ringfence.simulation.compilation import keep_compiled_programs
 from ringfence.simulation.gradient import StackedSilos, along_axes, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
+
+keep_compiled_programs()
 
 _ALL_RECORDS, _INDEPENDENT, _EVERYWHERE = Full(), GaussianNoise(), Proximal(WholeSpace())
 

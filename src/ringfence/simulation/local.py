@@ -16,7 +16,10 @@ from ringfence.accounting import calibrate
 from ringfence.errors import TrainingError
 from ringfence.protocol.losses.base import LinearLoss
 from ringfence.protocol.losses.targets import residuals_of
+from ringfence.simulation.compilation import keep_compiled_programs
 from ringfence.simulation.gradient import StackedSilos
+
+keep_compiled_programs()
 
 
 class LocalRuns(NamedTuple):

@@ -40,6 +40,7 @@ from ringfence.simulation import trials
 from ringfence.simulation.cells import Cell, Row, cells
 from ringfence.sources.cells import ArrayCells
 from ringfence.sources.features import PublicComponents, Scattering
+from ringfence.storage.cache import cache_folder
 
 DIGITS, SILOS, DELTA, POWER = 10, 10, 1e-5, 0.9
 RUNS = 10
@@ -201,7 +202,7 @@ def _components(
 ) -> tuple[NDArray[np.float32], str]:
     """Return the private and then the tested images' components, and the digest of the map."""
     known = hashlib.sha256(repr((size, size.transform.digest, POWER, *(f.sha256 for f in datasets.MNIST))).encode())
-    kept = datasets.cache_folder() / "features" / f"{known.hexdigest()[:32]}.npz"
+    kept = cache_folder() / "features" / f"{known.hexdigest()[:32]}.npz"
     if kept.is_file():
         with np.load(kept) as found:
             return found["numbers"], str(found["digest"])
