@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import joblib  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, CellGrid, Row, describe, plain_value, quoted
@@ -149,9 +150,13 @@ def _taken(results: Any) -> Iterator[Iterable[list[Row] | SweepError]]:
 
 
 def _run(task: SweepTask, cells: list[Cell]) -> list[Row] | SweepError:
-    """Run one block of a sweep. A failure is returned: raised, joblib would drop the blocks beside it."""
+    """Run one block of a sweep, with one thread for NumPy's products: several of a small one wait for each other.
+
+    A failure is returned: raised, joblib would drop the blocks beside it.
+    """
     try:
-        return _rows(task, cells)
+        with threadpool_limits(limits=1, user_api="blas"):
+            return _rows(task, cells)
     except Exception as error:
         failure = SweepError(
             f"The task failed ({type(error).__name__}: {error}) on {describe(cells)}: finished cells are kept, so "
