@@ -61,7 +61,9 @@ def methods(folder: Path) -> list[Method]:
         return opacus.run(split, EPSILON, *setting, seed=repeat)
 
     def with_localdpmod(epsilon: float, setting: tuple[float, int], split: LeagueTable, repeat: int) -> FloatArray:
-        return flower.run(split, epsilon, *setting)
+        clip, steps = setting
+        weights: FloatArray = flower.runs(split, epsilon, [clip], steps)[0]
+        return weights
 
     def localdpmod(name: str, epsilon: float) -> Method:
         fits = [partial(with_localdpmod, epsilon, setting) for setting in flower_settings]

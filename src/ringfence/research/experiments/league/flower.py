@@ -22,6 +22,9 @@ TUNING_RUNS = 2
 LOCAL_STEPS = (1, 20)
 """Clips of an update, and full-batch steps between two rounds, that are tried."""
 
+Setting = tuple[float, int]
+"""Clip and local steps."""
+
 Update = Callable[[FloatArray, FloatArray], FloatArray]
 """What leaves a client: from the weights it was sent and the weights it learned to what the server gets."""
 
@@ -59,31 +62,39 @@ def sensitivity_for(clip: float, rounds: int, epsilon: float, delta: float) -> f
 def tuned(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:
     """Run the settings with the least test error once more for each seed; the mod's noise is never the same."""
     settings = list(itertools.product(CLIPS, LOCAL_STEPS))
-    errors = [np.mean([table.error(run(table, epsilon, *setting)) for _ in range(TUNING_RUNS)]) for setting in settings]
+    found: dict[Setting, list[FloatArray]] = {}
+    for steps in LOCAL_STEPS:
+        clips = [clip for clip in CLIPS for _ in range(TUNING_RUNS)]
+        for clip, weights in zip(clips, runs(table, epsilon, clips, steps), strict=True):
+            found.setdefault((clip, steps), []).append(weights)
+    errors = [np.mean([table.error(weights) for weights in found[setting]]) for setting in settings]
     clip, steps = settings[int(np.argmin(errors))]
     chosen = f"clip {clip:g}, {steps} local steps"
-    return [Trained(run(table, epsilon, clip, steps), ROUNDS, chosen) for _ in seeds]
+    return [Trained(weights, ROUNDS, chosen) for weights in runs(table, epsilon, [clip] * len(seeds), steps)]
 
 
-def run(table: LeagueTable, epsilon: float, clip: float, steps: int) -> FloatArray:
-    """Average the clients' updates by records; a step is 1/β of the silo's own records, which costs nothing here."""
-    senders = {
-        name: local_dp(clip, sensitivity_for(clip, ROUNDS, epsilon, delta), epsilon, delta)
-        for name, delta in table.deltas.items()
-    }
+def runs(table: LeagueTable, epsilon: float, clips: Sequence[float], steps: int) -> FloatArray:
+    """Average the clients' updates by records, in a run for each clip, and return every run's weights.
+
+    A step is 1/β of the silo's own records, which costs nothing here.
+    """
     curvature = {"number": 1.0, "label": 0.25, "class": 0.5}[table.loss.target_kind]
     rates = {
-        name: 1 / (curvature * float(np.linalg.norm(own.features, ord=2)) ** 2 / len(own))
-        for name, own in table.silos.items()
+        name: 1 / (curvature * float(np.linalg.norm(own.features, ord=2)) ** 2) for name, own in table.silos.items()
     }
-    weights, total = np.zeros(table.shape), len(table.pooled[1])
+    senders = {
+        name: [local_dp(clip, sensitivity_for(clip, ROUNDS, epsilon, delta), epsilon, delta) for clip in clips]
+        for name, delta in table.deltas.items()
+    }
+    weights, total = np.zeros((len(clips), *table.shape)), len(table.pooled[1])
     for _ in range(ROUNDS):
         mean = np.zeros_like(weights)
         for name, own in table.silos.items():
-            local = weights.copy()
+            local = np.moveaxis(weights, 0, 1)
             for _ in range(steps):
-                residuals = table.loss.residuals(own.features @ local, own.targets)
-                local -= rates[name] * own.features.T @ residuals / len(own)
-            mean += len(own) / total * senders[name](weights, local)
+                residuals = table.loss.residuals(np.tensordot(own.features, local, axes=1), own.targets)
+                local = local - rates[name] * np.tensordot(own.features.T, residuals, axes=1)
+            sent = [send(*each) for send, *each in zip(senders[name], weights, np.moveaxis(local, 1, 0), strict=True)]
+            mean += len(own) / total * np.stack(sent)
         weights = mean
     return weights
