@@ -1,19 +1,24 @@
 """The relay inside the engine's server: requests come over the wire, go to the sites, and answers go back as they come.
 
-It holds no state of the training: `ringfence server run` does, in its own process, and survives this one.
+It holds no state of the training: `ringfence server run` does, in its own process, and survives this one. Requests are
+pushed to the sites as NVFlare's auxiliary messages; sites that ask for tasks would wait for their next turn.
 """
 
-import math
 import threading
 import time
 from typing import Any
 
-from nvflare.apis.controller_spec import ClientTask, Task, TaskCompletionStatus
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
-from nvflare.apis.shareable import Shareable
+from nvflare.apis.shareable import Shareable, make_reply
 
 from ringfence.deployment.nvflare.job import CONTENT, SECONDS, TASK
 from ringfence.transport.relay import Errand, run_relay
+
+_FIRST_WAIT = 5.0
+"""Seconds for an answer before a site is asked again, which may have lost its connection; doubled every time."""
+_PAUSE = 1.0
+"""Seconds after which a site that could not be reached is asked again."""
 
 
 class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
@@ -23,55 +28,80 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
         """Make NVFlare's controller, which calls `ringfence server run` on the wire."""
         super().__init__()
         self._path = wire
+        self._ready: dict[str, threading.Event] = {}
+        """Set while a site of the job can be asked."""
 
     def start_controller(self, fl_ctx: Any) -> None:
-        """Prepare nothing for the NVFlare controller."""
+        """Hear from NVFlare's clients that they are ready to be asked."""
+        engine = fl_ctx.get_engine()
+        self._ready = {client.name: threading.Event() for client in engine.get_clients()}
+        engine.register_aux_message_handler(TASK, self._called)
 
     def stop_controller(self, fl_ctx: Any) -> None:
         """Clean nothing up for the NVFlare controller: `control_flow` closed the wire."""
 
     def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:
-        """Drop an answer that came to the NVFlare controller after its exchange had ended."""
+        """Drop the result of an NVFlare task: the relay sets none."""
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Serve exchanges until the other end hangs up or the engine aborts the job."""
-        sites = [client.name for client in fl_ctx.get_engine().get_clients()]
+        engine = fl_ctx.get_engine()
         run_relay(
             self._path,
-            sites,
-            lambda errand: self._exchange(errand, abort_signal, fl_ctx),
+            self._ready,
+            lambda errand: self._exchange(errand, abort_signal, engine),
             lambda: bool(abort_signal.triggered),
         )
         self.log_info(fl_ctx, "the submitter hung up: the job is done")
 
-    def _exchange(self, errand: Errand, abort_signal: Any, fl_ctx: Any) -> None:
-        """Broadcast one errand to its sites as an NVFlare task, until all have answered or time is up."""
+    def _called(self, topic: str, request: Any, fl_ctx: Any) -> Any:
+        """Note that an NVFlare client is ready to be asked."""
+        if ready := self._ready.get(fl_ctx.get_peer_context().get_identity_name()):
+            ready.set()
+        return make_reply(ReturnCode.OK)
+
+    def _exchange(self, errand: Errand, abort_signal: Any, engine: Any) -> None:
+        """Ask an errand's sites through NVFlare, each in a thread, until all have replied or time is up."""
+        deadline, over = time.monotonic() + errand.seconds, threading.Event()
         missing = set(errand.sites)
-        complete = threading.Event()
 
-        def received(client_task: ClientTask, fl_ctx: Any) -> None:
-            """Pass a site's answer to the NVFlare task on, over the wire."""
-            answer = client_task.result.get(CONTENT) if isinstance(client_task.result, Shareable) else None
-            missing.discard(client_task.client.name)
-            if isinstance(answer, bytes):
+        def ask(site: str) -> None:
+            """Ask one NVFlare client until it replies or the errand is over, and pass its answer on."""
+            reply = self._reply(site, errand, deadline, over, engine)
+            answer = reply.get(CONTENT) if reply is not None else None
+            if isinstance(answer, bytes) and not over.is_set():
                 try:
-                    errand.answer(client_task.client.name, answer)
+                    errand.answer(site, answer)
                 except OSError:
-                    complete.set()  # nobody listens any more; the loop notices
-            client_task.result = None
+                    over.set()  # nobody listens any more; the loop notices
+            missing.discard(site)
             if not missing:
-                complete.set()
+                over.set()
 
-        content = Shareable()
-        content[CONTENT] = errand.request
-        content[SECONDS] = errand.seconds
-        # Our own event ends the exchange; the engine's timeout, in whole seconds, only cleans up after it.
-        task = Task(name=TASK, data=content, timeout=math.ceil(errand.seconds) + 1, result_received_cb=received)
-        self.broadcast(task, fl_ctx, targets=errand.sites, min_responses=len(errand.sites))
-        deadline = time.monotonic() + errand.seconds
-        while not (complete.is_set() or abort_signal.triggered) and time.monotonic() < deadline:
-            complete.wait(min(0.5, max(0.0, deadline - time.monotonic())))
+        for site in sorted(missing.intersection(self._ready)):
+            threading.Thread(target=ask, args=(site,), name=f"errand to {site}", daemon=True).start()
+        while missing and not (over.is_set() or abort_signal.triggered) and time.monotonic() < deadline:
+            over.wait(min(0.5, max(0.0, deadline - time.monotonic())))
             if errand.lost():
                 break
-        if missing:
-            self.cancel_task(task, completion_status=TaskCompletionStatus.CANCELLED, fl_ctx=fl_ctx)
+        over.set()
+
+    def _reply(self, site: str, errand: Errand, deadline: float, over: threading.Event, engine: Any) -> Any:
+        """Return what the NVFlare client's courier replies, or None if the errand is over before it does."""
+        ready, wait = self._ready[site], _FIRST_WAIT
+        while not over.is_set() and (left := deadline - time.monotonic()) > 0:
+            ready.wait(min(_FIRST_WAIT, left))
+            content = Shareable()
+            content[CONTENT], content[SECONDS] = errand.request, left
+            with engine.new_context() as fl_ctx:
+                replies = engine.send_aux_request([site], TASK, content, min(wait, left), fl_ctx, optional=True)
+            reply = (replies or {}).get(site)
+            if isinstance(reply, Shareable) and reply.get_return_code() in _REPLIES:
+                return reply
+            wait *= 2
+            over.wait(min(_PAUSE, left))
+        return None
+
+
+_REPLIES = ReturnCode.OK, ReturnCode.EXECUTION_RESULT_ERROR, ReturnCode.BAD_TASK_DATA
+"""What a courier replies; anything else means that the request did not reach it, or its reply was lost."""

@@ -9,8 +9,8 @@ RELAY = "ringfence.deployment.nvflare.controller.Relay"
 TASK, CONTENT, SECONDS = "round", "content", "seconds"
 """The job's one task, and what it carries."""
 
-_POLL = 0.1
-"""Seconds between a client's requests for work; 10 ms would cost most of a core at the server."""
+_POLL = 1.0
+"""Seconds between a client's requests for tasks. There are none: the relay pushes its requests."""
 
 _SERVER, _CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"
 _SIGNATURES = {

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.apis.app_validation import AppValidator
+from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
@@ -62,21 +63,36 @@ _JOB_COMMANDS = frozenset({"abort", "abort_task", "check_status", "shutdown"})
 
 
 class Courier(Executor):  # type: ignore[misc]  # nvflare ships no types
-    """Hands a task's bytes to the silo agent, and returns the agent's bytes.
+    """Hands a request's bytes to the silo agent, and returns the agent's bytes.
 
     An agent that cannot be reached costs the round an answer, never the job: the reply is empty, without a reason.
     """
 
+    def __init__(self) -> None:
+        """Make NVFlare's executor, which tells the relay when it can be asked."""
+        super().__init__()
+        self.register_event_handler(EventType.START_RUN, self._call)
+
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
-        """Carry an NVFlare task's request to the silo's door, and return the answer."""
-        request, seconds = shareable.get(CONTENT), shareable.get(SECONDS)
-        if task_name != TASK or not isinstance(request, bytes) or not isinstance(seconds, float):
+        """Answer an NVFlare task, which every executor must, as what the relay pushes."""
+        return self._carry(task_name, shareable, fl_ctx)
+
+    def _call(self, event: str, fl_ctx: Any) -> None:
+        """Take requests from the relay in NVFlare's server from now on, and tell it so."""
+        engine = fl_ctx.get_engine()
+        engine.register_aux_message_handler(TASK, self._carry)
+        engine.send_aux_request([], TASK, Shareable(), _PATIENCE, fl_ctx, optional=True)
+
+    def _carry(self, topic: str, request: Any, fl_ctx: Any) -> Any:
+        """Carry a request that came through NVFlare to the silo's door, and return the answer."""
+        content, seconds = request.get(CONTENT), request.get(SECONDS)
+        if topic != TASK or not isinstance(content, bytes) or not isinstance(seconds, float):
             return make_reply(ReturnCode.BAD_TASK_DATA)
         pointer = Path(fl_ctx.get_engine().get_workspace().get_site_config_dir()) / POINTER
         try:
-            # Read anew for every task: the agent may have come back behind another door.
+            # Read anew for every request: the agent may have come back behind another door.
             door = Path(read_toml(pointer)["courier"])
-            answer = Door.read(door, patience=min(_PATIENCE, max(0.0, seconds))).ask(request)
+            answer = Door.read(door, patience=min(_PATIENCE, max(0.0, seconds))).ask(content)
         except (OSError, ValueError, KeyError, DoorError) as problem:
             self.logger.warning("the silo agent did not answer: %s", problem)
             return make_reply(ReturnCode.EXECUTION_RESULT_ERROR)
