@@ -112,7 +112,10 @@ class NvflareExchange(RelayedExchange):
         """Return the administrator's session with NVFlare's server; log in if there is none."""
         if self._session is None:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
+            from nvflare.fuel.utils.config_service import ConfigService
 
+            # Otherwise NVFlare looks for its settings in the working directory, and in every folder below.
+            ConfigService.initialize(section_files={}, config_path=[str(self._kit)])
             seconds, self._login_seconds = self._login_seconds, min(2 * self._login_seconds, _LOGIN[1])
             self._session = _beside(
                 lambda: new_secure_session(
