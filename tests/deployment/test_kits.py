@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 
 from ringfence.deployment.nvflare import authority, federation, policy
 from ringfence.deployment.nvflare import kit as kits
-from ringfence.deployment.nvflare.launch import within_reach
 from ringfence.deployment.processes import Family
+from ringfence.deployment.reach import within_reach
 from ringfence.deployment.tour import free_port
 from ringfence.errors import DeploymentError
 from tests.deployment.agents import Federation, until
@@ -401,7 +401,7 @@ def test_each_thing_that_a_silo_keeps_is_found_within_reach_and_what_a_courier_n
 ANOTHER_USER = """
 import os, sys
 from pathlib import Path
-from ringfence.deployment.nvflare.launch import within_reach
+from ringfence.deployment.reach import within_reach
 folder = Path(sys.argv[1])
 if os.getuid() == 0:  # whom no mode stops
     os.setgroups([])

@@ -13,6 +13,8 @@ Response = Annotated[Path, argument("The organiser's response, as written by `ri
 # Not required to be readable: a courier of another user may reach the door in it, and list nothing.
 CourierFolder = Annotated[Path, argument("The silo's own folder.", readable=False)]
 Kit = Annotated[Path, argument("The silo's startup kit, outside that folder.")]
+_FLOWER = "flower.toml"
+"""What a kit for Flower holds, and no other."""
 ServerFolder = Annotated[Path, argument("Folder of the kits of the server and the administrator.")]
 
 
@@ -58,14 +60,20 @@ def join(
     Examples:
       ringfence silo join north-silo north-kit north-kit.response
     """
-    require_extra("deployment", "A startup kit", "nvflare")
-    from ringfence.deployment.nvflare import kit as kits
-    from ringfence.deployment.nvflare import policy
-
     if same_user:
         from ringfence.silo.operator.decisions import allow_same_user
 
         allow_same_user(silo.opened(folder))
+    if (kit / _FLOWER).exists():
+        from ringfence.deployment.flower.courier import join_kit
+
+        join_kit(kit, same_user=same_user)
+        say(f"{kit} belongs to the silo in {folder}. Start its courier with `ringfence silo courier FOLDER KIT`.")
+        return
+    require_extra("deployment", "A startup kit", "nvflare")
+    from ringfence.deployment.nvflare import kit as kits
+    from ringfence.deployment.nvflare import policy
+
     policy.join_kit(folder, kit, kits.Response.read(response) if response else None, same_user=same_user)
     say(f"{kit} now belongs to the silo in {folder}. Jobs can use our courier there and nothing else.")
     say(
@@ -85,6 +93,12 @@ def courier(folder: CourierFolder, kit: Kit) -> None:
     Examples:
       ringfence silo courier north-silo north-kit
     """
+    if (kit / _FLOWER).exists():
+        require_extra("flower", "A courier for Flower", "flwr")
+        from ringfence.deployment.flower.courier import run_courier
+
+        run_courier(folder, kit)
+        return
     require_extra("deployment", "A courier", "nvflare")
     from ringfence.deployment.nvflare.launch import run_client
 

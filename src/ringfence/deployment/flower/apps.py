@@ -20,8 +20,12 @@ from ringfence.transport.relay import Errand, run_relay
 
 _RECORD, _CONTENT, _SILO = "ringfence", "content", "silo"
 _PATIENCE = 10.0
-_POLL = 0.25
+_POLL = 0.1
+"""Seconds between two looks for replies."""
+_LOOK = 1.0
+"""Seconds between two looks for nodes that came back."""
 _HELLO = 30.0
+"""Seconds for which the first nodes are waited for to say which silo they are."""
 
 client = ClientApp()
 server = ServerApp()
@@ -47,44 +51,75 @@ def carry(message: Message, context: Context) -> Message:
 @server.main()
 def relay_requests(grid: Grid, context: Context) -> None:
     """Run errands, in Flower's server app, until `ringfence server run` hangs up."""
-    names: dict[int, str] = {}
-    _ask_names(grid, names)
-    run_relay(str(context.run_config["wire"]), names.values(), lambda errand: _run(grid, names, errand))
-
-
-def _run(grid: Grid, names: dict[int, str], errand: Errand) -> None:
-    """Run one errand through Flower: ask the live nodes of its silos, and pass their answers on."""
-    wanted = set(errand.sites)
-    deadline = time.monotonic() + errand.seconds
-    if not wanted.issubset(names.values()):
-        _ask_names(grid, names)
-    alive = set(grid.get_node_ids())
-    targets = [node for node, name in names.items() if name in wanted and node in alive]
-    for node, content in _answers(grid, targets, MessageType.TRAIN, errand.request, deadline):
-        if isinstance(content.get(_CONTENT), bytes) and content[_CONTENT]:
-            errand.answer(names[node], content[_CONTENT])
-
-
-def _ask_names(grid: Grid, names: dict[int, str]) -> None:
-    """Ask Flower nodes that are new which silo they are."""
-    new = [node for node in grid.get_node_ids() if node not in names]
-    for node, content in _answers(grid, new, MessageType.QUERY, b"", time.monotonic() + _HELLO):
-        if isinstance(content.get(_SILO), str):
-            names[node] = content[_SILO]
-
-
-def _answers(
-    grid: Grid, nodes: list[int], kind: str, content: bytes, deadline: float
-) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    """Send the content to the nodes, and yield their replies. (`send_and_receive` would poll every three seconds.)"""
-    messages = [Message(_record({_CONTENT: content}), message_type=kind, dst_node_id=node) for node in nodes]
-    sent = set(grid.push_messages(messages)) if messages else set()
-    while sent and time.monotonic() < deadline:
-        for reply in grid.pull_messages(sent):
-            sent.discard(reply.metadata.reply_to_message_id)
-            if not reply.has_error():
-                yield reply.metadata.src_node_id, reply.content.config_records.get(_RECORD, {})
+    fleet, deadline = _Fleet(grid), time.monotonic() + _HELLO
+    fleet.look()
+    while not fleet.is_known() and time.monotonic() < deadline:
         time.sleep(_POLL)
+    run_relay(str(context.run_config["wire"]), filter(None, fleet.names.values()), fleet.run)
+
+
+class _Fleet:
+    """Flower's nodes, and which silo each is."""
+
+    def __init__(self, grid: Grid) -> None:
+        """Begin to know the nodes of Flower's grid."""
+        self._grid = grid
+        self.names: dict[int, str] = {}
+        """The silo of each node; "" if it is none."""
+        self._hellos: dict[str, int] = {}
+
+    def look(self) -> set[int]:
+        """Return Flower's live nodes, and ask those that are new which silo they are."""
+        alive = set(self._grid.get_node_ids())
+        self._hellos = _at(alive, self._hellos)
+        new = alive.difference(self.names, self._hellos.values())
+        self._hellos |= self._push(sorted(new), MessageType.QUERY, b"")
+        return alive
+
+    def is_known(self) -> bool:
+        """Take the names that Flower's nodes said, and tell whether all have."""
+        for node, content in self._pull(self._hellos):
+            name = content.get(_SILO)
+            self.names[node] = name if isinstance(name, str) else ""
+        return not self._hellos
+
+    def run(self, errand: Errand) -> None:
+        """Run one errand through Flower: ask the nodes of its silos, also those that come back; pass answers on."""
+        missing, sent, look = set(errand.sites), dict[str, int](), 0.0
+        deadline = time.monotonic() + errand.seconds
+        while missing and time.monotonic() < deadline and not errand.lost():
+            self.is_known()
+            if time.monotonic() >= look:
+                look = time.monotonic() + _LOOK
+                alive = self.look()
+                sent = _at(alive, sent)
+                wanted = {node for node, name in self.names.items() if name in missing}
+                nodes = wanted.intersection(alive).difference(sent.values())
+                sent |= self._push(sorted(nodes), MessageType.TRAIN, errand.request)
+            time.sleep(_POLL)
+            for node, content in self._pull(sent):
+                missing.discard(self.names[node])
+                if isinstance(content.get(_CONTENT), bytes) and content[_CONTENT]:
+                    errand.answer(self.names[node], content[_CONTENT])
+
+    def _push(self, nodes: list[int], kind: str, content: bytes) -> dict[str, int]:
+        """Send the content to Flower's nodes; return each message's id and node."""
+        messages = [Message(_record({_CONTENT: content}), message_type=kind, dst_node_id=node) for node in nodes]
+        return dict(zip(self._grid.push_messages(messages), nodes, strict=True)) if messages else {}
+
+    def _pull(self, sent: dict[str, int]) -> Iterable[tuple[int, Mapping[str, Any]]]:
+        """Yield the replies that came to Flower's server since, and forget what they reply to.
+
+        (`send_and_receive` would look every three seconds.)
+        """
+        for reply in self._grid.pull_messages(set(sent)) if sent else ():
+            node = sent.pop(reply.metadata.reply_to_message_id)
+            yield node, {} if reply.has_error() else reply.content.config_records.get(_RECORD, {})
+
+
+def _at(nodes: set[int], sent: dict[str, int]) -> dict[str, int]:
+    """Return those of the messages that were sent to these Flower nodes."""
+    return {message: node for message, node in sent.items() if node in nodes}
 
 
 def _record(content: dict[str, str | bytes]) -> RecordDict:

@@ -4,7 +4,6 @@ An engine's client does what its server sends, as far as the site's policy goes 
 the rights of the client's user, who must not be able to read a silo's data, ledger, keys and settings.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -15,11 +14,8 @@ from ringfence.deployment.nvflare import kit as kits
 from ringfence.deployment.nvflare.authority import ORGANISATION
 from ringfence.deployment.nvflare.job import RELAY
 from ringfence.deployment.nvflare.policy import check_policy, may_run_as_silo, silo_of_kit
+from ringfence.deployment.reach import refuse_within_reach
 from ringfence.errors import DeploymentError
-from ringfence.storage.toml_files import read_toml
-
-_OPEN = {"courier.toml", "door.token", "door.sock"}
-"""Files of a silo's folder that a courier needs."""
 
 
 def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn:
@@ -29,14 +25,8 @@ def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn
     """
     check_policy(kit, folder)
     kits.check_kit_dates(kit, "client", warn)
-    reached = [] if may_run_as_silo(kit) else within_reach(folder, silo_of_kit(kit))
-    if reached:
-        raise DeploymentError(
-            "A courier must not be able to read the silo's private files, but this user can: "
-            f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
-            "(`docs/operations.md`, the courier as another user). To accept this, run `ringfence silo join FOLDER KIT "
-            "--same-user`: the silo's ledger and certificates will then record it."
-        )
+    if not may_run_as_silo(kit):
+        refuse_within_reach(folder, silo_of_kit(kit))
     _become(kit, "client", f"uid={silo_of_kit(kit)}")
 
 
@@ -87,30 +77,3 @@ def prepare_server(kit: Path) -> None:
             component["args"]["uri_root"] = str(store / "jobs")
     resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
     kits.write_settings(local / "resources.json", resources)
-
-
-def within_reach(folder: Path, silo: str) -> list[Path]:
-    """Return the silo's files that this process can open: it tries, since modes do not tell the whole story."""
-    names = {"silo.toml", "signing.key", f"{silo}.ledger", "operator.token"}
-    with contextlib.suppress(OSError):  # a folder that cannot be listed may still be passed
-        names |= {entry.name for entry in folder.iterdir() if entry.is_file()}
-    candidates = [folder / name for name in sorted(names - _OPEN)]
-    try:
-        data = read_toml(folder / "silo.toml").get("data_file")
-    except (OSError, ValueError):
-        data = None
-    if isinstance(data, str):
-        candidates.append(Path(data))
-    reached = [path for path in candidates if _opens(path)]
-    return [*reached, folder] if os.access(folder, os.W_OK) else reached
-
-
-def _opens(path: Path) -> bool:
-    """Tell whether the process to be launched can open a silo's file for reading or writing."""
-    for flags in (os.O_RDONLY, os.O_WRONLY):
-        try:
-            os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
-        except OSError:
-            continue
-        return True
-    return False
