@@ -48,4 +48,6 @@ class Rounds(Controller):  # type: ignore[misc]  # nvflare ships no types
             self.broadcast(Task(name="round", data=content, result_received_cb=received), fl_ctx, min_responses=3)
             complete.wait(60)
             seconds.append(time.monotonic() - begun)
-        Path(self._out).write_text(json.dumps(seconds))
+        part = Path(f"{self._out}.part")
+        part.write_text(json.dumps(seconds))
+        part.replace(self._out)

@@ -5,7 +5,7 @@ import importlib
 
 from benchmarks.waiting import Row
 
-PARTS = ("commands", "doors", "scale")
+PARTS = ("commands", "doors", "engines", "scale")
 """Modules of this package with a function `rows`."""
 
 
