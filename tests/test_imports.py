@@ -26,7 +26,7 @@ SPECIAL_FUNCTIONS = (
 OPTIMISERS = "scipy.optimize scipy.constants scipy.fft scipy.linalg scipy.sparse scipy.spatial"
 """scipy.optimize, and what it loads by itself: it fits the possible shares of an evaluation."""
 
-SERVICE = "annotated_doc anyio fastapi h11 starlette tomli_w uvicorn watchfiles"
+SERVICE = "anyio h11 starlette tomli_w uvicorn watchfiles"
 
 TRAIN = "train north.csv south.csv west.csv --schema schema.toml --target ill --epsilon 1 --out model.json"
 COMMANDS = {"--version": COMMAND, TRAIN: f"{COMMAND} rich numpy.polynomial {CORE} {SPECIAL_FUNCTIONS} {OPTIMISERS}"}
