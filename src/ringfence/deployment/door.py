@@ -13,7 +13,7 @@ import json
 import os
 import re
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Self
@@ -96,10 +96,17 @@ class CarriedHead:
         """Name the file in which a courier keeps the ledger's head from the agent behind this door."""
         self._name = hashlib.sha256(os.fsencode(door)).hexdigest()
 
+    @cached_property
+    def _file(self) -> Path:
+        """The file of the carried head; OSError if this user can have none."""
+        folder = state_folder() / "couriers"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / self._name
+
     def read(self) -> str:
         """Return the ledger's head that the courier carries, as it came from the door, or nothing."""
         with suppress(OSError):
-            with (state_folder() / "couriers" / self._name).open("rb") as file:
+            with self._file.open("rb") as file:
                 content = file.read(_LONGEST + 1).rstrip(b" ")
             if _place(content) is not None:
                 return content.decode("ascii")
@@ -113,11 +120,9 @@ class CarriedHead:
         if new is None or (old is not None and old[0] == new[0] and old[1] >= new[1]):
             return
         with suppress(OSError):
-            folder = state_folder() / "couriers"
-            folder.mkdir(mode=0o700, exist_ok=True)
             # Written over in place, in one length: a new file for every round would keep a busy disk waiting.
             anew = os.O_TRUNC if old is None else 0
-            file = os.open(folder / self._name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | anew, 0o600)
+            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | anew, 0o600)
             try:
                 os.pwrite(file, head.ljust(_LONGEST), 0)
             finally:
