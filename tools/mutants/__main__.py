@@ -71,7 +71,7 @@ All mutants are tried with the first three of these seconds before any is tried 
 _SECTION = re.compile(r"(?<=<!-- made by python -m tools.mutants -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reach:
     """Which tests execute which lines of the core, how long they take, and what is executed by imports."""
 
@@ -80,14 +80,18 @@ class Reach:
 
     def of(self, mutant: Mutant) -> tuple[list[str], bool]:
         """Return the tests to try a mutant with, the most promising first, and whether imports execute it."""
-        lines = self.tests.get(mutant.file, {})
-        found = set().union(*(lines.get(line, ()) for line in range(mutant.first_line, mutant.last_line + 1)))
+        return self._of(mutant.file, mutant.first_line, mutant.last_line)
+
+    @cache  # noqa: B019 (there is one)
+    def _of(self, file: str, first_line: int, last_line: int) -> tuple[list[str], bool]:
+        lines = self.tests.get(file, {})
+        found = set().union(*(lines.get(line, ()) for line in range(first_line, last_line + 1)))
         imported = IMPORTED in found
         if imported:  # whatever uses the file may use it
             found = found.union(*lines.values())
         files = {name for name in found if "::" not in name} - {IMPORTED, ""}
         found |= {name for name in self.seconds if name.split("::")[0] in files} if files else set()
-        ordered = sorted((name for name in found if "::" in name), key=lambda name: self._promise(mutant.file, name))
+        ordered = sorted((name for name in found if "::" in name), key=lambda name: self._promise(file, name))
         chosen: list[str] = []
         total = 0.0
         for name in ordered:
@@ -182,7 +186,9 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
             outcome[name], passed[name] = by, each["passed"]
     with memory.open("a") as written, suppress(KeyboardInterrupt):  # the score is then of those tried so far
         for most in SECONDS:
-            jobs = [job for mutant in chosen if (job := _job(mutant, reach, most, outcome, passed))["tests"]]
+            waiting = [mutant for mutant in chosen if outcome.get(mutant.name) is None]
+            outcome |= {mutant.name: None for mutant in waiting if not reach.of(mutant)[0]}  # no test reaches it
+            jobs = [job for mutant in waiting if (job := _job(mutant, reach, most, passed))["tests"]]
             print(f"Trying {len(jobs)} mutants with {most} seconds of tests.", flush=True)  # noqa: T201
             shares = [jobs[place::WORKERS] for place in range(WORKERS)]
             files = [sorted({test.split("::")[0] for job in share for test in job["tests"]}) for share in shares]
@@ -195,18 +201,12 @@ def tried(chosen: Sequence[Mutant]) -> dict[str, str | None]:
                 written.flush()
                 if by is None and most == SECONDS[-1]:
                     print(f"survived: {name}", flush=True)  # noqa: T201
-    untested: dict[str, str | None] = {mutant.name: None for mutant in chosen if not reach.of(mutant)[0]}
-    outcome = untested | outcome
     return {mutant.name: outcome[mutant.name] for mutant in chosen if mutant.name in outcome}
 
 
-def _job(
-    mutant: Mutant, reach: Reach, most: float, outcome: dict[str, str | None], passed: dict[str, int]
-) -> dict[str, Any]:
+def _job(mutant: Mutant, reach: Reach, most: float, passed: dict[str, int]) -> dict[str, Any]:
     """Return what a worker needs to try a mutant with the tests, of so many seconds, that it has not passed yet."""
     tests, imported = reach.of(mutant)
-    if outcome.get(mutant.name) is not None:
-        tests = []
     ends = accumulate(reach.seconds[name] for name in tests)
     first = passed.get(mutant.name, 0)
     chosen = [name for number, (name, end) in enumerate(zip(tests, ends, strict=True)) if end <= most or not number]
