@@ -119,6 +119,15 @@ def private_keys(folder: Path) -> list[str]:
     )
 
 
+@pytest.mark.parametrize("name", ["clinic.example", "clinic north", "-clinic", "", "größe"])
+def test_a_name_that_the_engine_would_refuse_is_refused_when_the_federation_is_founded(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(DeploymentError, match="use letters, digits, dashes and underscores"):
+        federation.found_federation(tmp_path / "federation", "flare.example", ["north", name])
+    assert not (tmp_path / "federation").exists()
+
+
 def test_the_organiser_holds_no_key_but_the_authoritys_and_a_silos_key_never_leaves_its_kit(tmp_path: Path) -> None:
     organiser, silo = tmp_path / "organiser", tmp_path / "silo"
     silo.mkdir()

@@ -61,8 +61,8 @@ def found_federation(folder: Path, server: str, silos: Sequence[str], admin: str
     host, port = kits.parse_address(server)
     names = [*silos, admin]
     for name in names:
-        if not kits.NAME.fullmatch(name):
-            raise DeploymentError(f"'{name}' is not a valid name: use letters, digits, dots, dashes and underscores.")
+        if not kits.NAME.fullmatch(name) or "." in name:  # NVFlare knows dots in the names of hosts alone
+            raise DeploymentError(f"'{name}' is not a valid name: use letters, digits, dashes and underscores.")
     if not silos or len(set(names)) < len(names) or host in names:
         raise DeploymentError("A federation needs at least one silo, and no name twice (the server's host included).")
     if folder.exists() and any(folder.iterdir()):
