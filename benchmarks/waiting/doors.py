@@ -6,6 +6,7 @@ two transactions of the same database, as an agent must, and answers with the re
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ from starlette.routing import Route
 
 from benchmarks import crowd, doors
 from benchmarks.waiting import Row, cost
-from benchmarks.waiting.commands import RINGFENCE
+from benchmarks.waiting.commands import CORE, RINGFENCE
 from ringfence.cli.first_steps import SIZES, write_example
 from ringfence.deployment.door import Door
 from ringfence.errors import RingfenceError
@@ -42,10 +43,13 @@ AGENTS, TRIES = 50, 3
 NUMBERS = 10
 """As many as a request of the crowd carries."""
 
+FOR_AGENT = f"{CORE}, scipy, uvicorn, starlette.routing"
+TELL_MEMORY = "import re; print(re.search(r'VmRSS:\\s+(\\d+) kB', open('/proc/self/status').read())[1])"
+
 
 def rows() -> Iterator[Row]:
-    """Measure a whole run of three silos, and a round of many."""
-    whole, rounds = min(run_of_three() for _ in range(TRIES))
+    """Measure a whole run of three silos, what an agent of it holds, and a round of many."""
+    whole, rounds, memory = min(run_of_three() for _ in range(TRIES))
     yield Row(
         "`server run` to the model, 3 silos, 16 rounds, direct doors",
         whole,
@@ -53,13 +57,16 @@ def rows() -> Iterator[Row]:
         2.0,
         f"{rounds:.2f} s of it in rounds; {16 * least_bare(len(SIZES)):.2f} s at bare doors",
     )
+    told = subprocess.check_output([sys.executable, "-c", f"import {FOR_AGENT}; {TELL_MEMORY}"], text=True)
+    beside = f"Python with the packages that it uses: {int(told) / 1024:.0f} MB"
+    yield Row("an agent's memory after this run", memory, "MB", 90, beside)
     found = (crowd.main(AGENTS)["seconds per round"] for _ in range(TRIES))
     took = min(median(seconds) for seconds in found)
     yield Row(f"a round of {AGENTS} agents on loopback", took, "s", 0.15, f"{least_bare(AGENTS):.2f} s at bare doors")
 
 
-def run_of_three() -> tuple[float, float]:
-    """Return the seconds of a `server run` while three agents serve, and how many of them its rounds took."""
+def run_of_three() -> tuple[float, float, float]:
+    """Return the seconds of a `server run` of three agents, how many of them its rounds took, and an agent's MB."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, ExitStack() as running:
         folder = Path(name)
         os.environ["XDG_STATE_HOME"] = name
@@ -67,16 +74,17 @@ def run_of_three() -> tuple[float, float]:
         plan = propose_for(PlanRequest(epsilon=1.0), load_schema(folder / "schema.toml", "ill"), SIZES).plan
         (folder / "plan.json").write_bytes(plan.content)
         command = [RINGFENCE, "server", "run", folder / "plan.json", "--folder", folder / "run"]
+        agents: list[int] = []
         for silo in SIZES:
             data = {"data_file": str(folder / f"{silo}.csv"), "schema_file": str(folder / "schema.toml")}
             made = create_folder(folder / silo, make_settings(name=silo, port=0, **data), Budget(2.0, 1e-5))
             approve_plan(made, plan)
-            running.enter_context(doors.served("silo", "serve", made.path))
+            agents.append(running.enter_context(doors.served("silo", "serve", made.path))[0])
             command += ["--doors", f"{silo}={made.path}"]
         whole = cost(command, tries=1).wall
         lines = (folder / "run" / "transcript.jsonl").read_bytes().splitlines()
         begun, ended = (datetime.fromisoformat(json.loads(lines[at])["entry"]["time"]) for at in (0, -1))
-        return whole, (ended - begun).total_seconds()
+        return whole, (ended - begun).total_seconds(), max(map(doors.resident, agents))
 
 
 def least_bare(count: int) -> float:
