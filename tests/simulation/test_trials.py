@@ -66,6 +66,17 @@ def test_a_run_does_not_depend_on_which_others_are_beside_it() -> None:
         np.testing.assert_allclose(alone[0], row, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.usefixtures("double_precision")
+def test_in_single_precision_a_survey_finds_the_same_but_for_rounding() -> None:
+    """The second round's axes are eigenvectors: had they other signs, the same noise would count differently."""
+    plan = preconditioned(Squared())
+    silos = arrays_of(silos_for(plan.loss, plan.data))
+    single, double = (trials.simulated_state(plan, silos, range(50), dtype) for dtype in (np.float32, np.float64))
+    one, other = (state.findings["feature-moments"].statistic for state in (single, double))
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(single.settings.step, double.settings.step, rtol=1e-4)
+
+
 def test_plans_that_train_by_plain_gradients_are_compiled() -> None:
     plan = plan_for(Logistic(), sampling="poisson", participation=Participation(silos=2))
     silos = silos_for(plan.loss, plan.data)

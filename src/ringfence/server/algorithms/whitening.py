@@ -84,6 +84,8 @@ def principal_axes(axes: FloatArray, matrix: FloatArray, noise: float) -> Princi
     """Estimate the principal axes from a noisy second-moment matrix along the given axes."""
     width = matrix.shape[-1]
     values, vectors = np.linalg.eigh(matrix)
+    # Their signs, which rounding decides otherwise, decide how the next round's noise adds to its answers.
+    vectors = np.where(np.sum(vectors, axis=-2, keepdims=True) < 0, -vectors, vectors)
     edge = noise_edge(noise, width)
     clear = values > edge
     # An eigenvalue θ above half the edge e appears, under noise, at θ + (e/2)²/θ.
