@@ -46,15 +46,14 @@ def finish(result: Any) -> None:
 
 
 def race(contestants: Contestants, work: int, turns: int) -> dict[str, dict[str, float]]:
-    """Compile each contestant, then let them take turns; return work per second and compile seconds.
+    """Compile each contestant, then let them take turns; return work per second.
 
     The high-water mark after a contestant's first call covers it and those before it.
     """
-    first, best = {}, {}
+    memory, best = {}, {}
     for name, contestant in contestants.items():
-        start = time.perf_counter()
         finish(contestant())
-        first[name] = (time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        memory[name] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         best[name] = float("inf")
     for _ in range(turns):
         for name, contestant in contestants.items():
@@ -64,8 +63,7 @@ def race(contestants: Contestants, work: int, turns: int) -> dict[str, dict[str,
     return {
         name: {
             "per second": round(work / best[name]),
-            "compile seconds": round(max(first[name][0] - best[name], 0.0), 2),
-            "high-water MiB so far": round(first[name][1]),
+            "high-water MiB so far": round(memory[name]),
         }
         for name in contestants
     }

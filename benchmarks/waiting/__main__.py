@@ -5,7 +5,7 @@ import importlib
 
 from benchmarks.waiting import Row
 
-PARTS = ("commands", "doors", "engines", "scale")
+PARTS = ("commands", "doors", "engines", "simulator", "scale")
 """Modules of this package with a function `rows`."""
 
 
