@@ -30,7 +30,7 @@ from ringfence.silo.records.records import Records
 from ringfence.simulation.channels import SimulatedNoise, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
 from ringfence.simulation.compilation import keep_compiled_programs
-from ringfence.simulation.gradient import StackedSilos, along_axes, clip_of, clipped_sum
+from ringfence.simulation.gradient import StackedSilos, along_axes, axes_of, clip_of, clipped_sum
 from ringfence.simulation.sampling import participation
 
 keep_compiled_programs()
@@ -200,7 +200,7 @@ def simulate(rules: Rules, data: StackedSilos, streams: Streams, runs: Configura
     width = data.features.shape[1]
     start: Any = jnp.zeros((len(runs.stream), rules.loss.dimension(width)), dtype=data.features.dtype)
     start = start if runs.start is None else runs.start
-    axes = getattr(runs.settings, "axes", None)
+    axes = axes_of(runs.settings)
     data = along_axes(data, axes)
     ask = jax.vmap(algorithm.query_weights, (0, 0, None))
 

@@ -44,6 +44,11 @@ class StackedSilos(NamedTuple):
     counts: Any = None
 
 
+def axes_of(settings: Any) -> Any:
+    """Return the axes that an algorithm's settings hold, for every run, along which gradients are clipped; or None."""
+    return getattr(settings, "axes", None)
+
+
 def along_axes(data: StackedSilos, axes: Any) -> StackedSilos:
     """Return the simulated data with every row's norm along each run's axes; None stands for the features' own."""
     if axes is None:
