@@ -4,7 +4,7 @@
 
 Writes `scale.md`, its figure, and the numbers behind both (`scale.json`). Contestants take turns and the fastest turn
 of each counts, so that other work on the machine weighs on both alike; where one thread works, processor time is
-measured, on which other work weighs least. What is about memory runs in a process of its own. It takes about 40 minutes
+measured, on which other work weighs least. What is about memory runs in a process of its own. It takes most of an hour
 on two busy cores; `--only` renews some sections and keeps the others, and the page says when each was measured.
 """
 
@@ -258,7 +258,8 @@ def main() -> None:
     """Measure, and write the page; or measure one thing, for another process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS), help="sections to renew")
+    only = "sections to renew; without a name, the page alone"
+    parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS), help=only)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -272,8 +273,7 @@ def main() -> None:
         found[name] = SECTIONS[name]()
         found["measured"][name] = {"when": when, "code": title, "cores": cores(), "load": os.getloadavg()[0]}
         file.write_text(json.dumps(found, indent=1) + "\n")
-        if set(found) > set(SECTIONS):
-            scale_page.write(found, given.out)
+    scale_page.write(found, given.out)
 
 
 if __name__ == "__main__":

@@ -36,14 +36,14 @@ With {cores} threads, in wall-clock time, which other work affects: a rough figu
 
 {threaded}
 
-A round costs about as much per number in both precisions ({per_number}, of 10⁷ records). Its sums are exact in
-doubles, so in *single precision* every number is first converted to a double, the products with weights and with
-residuals are taken of two limbs each, and the rest (residuals, clipping, limbs) is computed in doubles for every record
-either way. The bare products fetch half the bytes in single precision. So the ratio is larger, and single precision
-saves memory but little time: two more products, in doubles and for exactness, leave no way to twice the bare ones but
-code of our own below NumPy. *Small tables* fit into a processor's cache, where products are fast and per-record work
-weighs more; so it does with 10 features. With 40,000 features a thousand records share the work that is done once per
-feature, at the end, with integers of any size.
+A round of 10⁷ records costs about as much per number in both precisions: {per_number}.
+Its sums are exact in doubles, so in *single precision* every number is first converted to a double, the products with
+weights and with residuals are taken of two limbs each, and the rest (residuals, clipping, limbs) is computed in doubles
+for every record either way. The bare products fetch half the bytes in single precision and are bound by memory. So the
+ratio is larger, and single precision saves memory but little time. BLAS multiplies by the two limbs fastest one at a
+time, so a round does that for rows of 16 numbers or more. *Small tables* fit into a processor's cache, where products
+are fast and per-record work weighs more; so it does with 10 features. With 40,000 features only a thousand records
+share the work that is done once per feature at the end, with integers of any size.
 
 ## A large table
 
@@ -308,12 +308,12 @@ def write(found: Row, out: Path) -> None:
         goals=_goals(found),
         rounds=table(found["rounds"], _ROUNDS),
         threaded=table(found["threaded"], _ROUNDS),
-        per_number=" and ".join(f"{nanoseconds[kept]:.2f} ns in {kept} precision" for kept in ("double", "single")),
+        per_number=" and ".join(f"{nanoseconds[kept]:.2f} ns in {kept}" for kept in ("double", "single")),
         large=table(found["large silo"], large),
         plans=table(found["plans"], {**silos, **plans}),
         plans_growth="Growth: "
-        + ", ".join(f"{name} {growth(found['plans'], 'silos', key):.2f}" for name, key in parts)
-        + ".",
+        + "; ".join(f"{name} {_grown(found['plans'], 'silos', key)}" for name, key in parts)
+        + ". Python's garbage collector looks through a large plan's silos again and again while it is made or read.",
         plan_commands=table(found["plan commands"], {**silos, **memory}),
         plan_commands_growth=f"Growth: {_grown(found['plan commands'], 'silos')}.",
         statistics=table(found["statistics"], {"columns": lambda row: f"{row['columns']:,}", **memory}),
