@@ -73,6 +73,8 @@ def test_the_public_rule_never_changes() -> None:
     """Ledgers count on it for ever."""
     assert sections.members("held-out", 60, 0.2).tolist() == [2, 4, 6, 18, 31, 32, 33, 37, 41, 42, 43, 53]
     assert int(sections.members("held-out", 10**6, 0.2).sum()) == 99_999_904_867
+    assert sections.members(None, 60, 0.2).tolist() == list(range(60))
+    assert sections.members("held-out", 60, None).tolist() == list(range(60))
 
 
 @pytest.mark.parametrize("rule", ["full", "fixed", "poisson", "one-pass"])

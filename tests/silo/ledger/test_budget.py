@@ -20,6 +20,7 @@ def limit(epsilon: float, delta: float = DELTA, against: str = "anyone") -> Guar
 
 def test_a_budget_may_be_as_large_against_the_server_as_against_anyone_and_no_larger() -> None:
     assert Budget(1.0, DELTA, anyone=1.0).limits == (limit(1.0, against="server"), limit(1.0))
+    assert Budget(1.0, DELTA, anyone=3.0).epsilon == 1.0
     with pytest.raises(AccountingError, match="cannot be lower"):
         Budget(1.0, DELTA, anyone=math.nextafter(1.0, 0.0))
     with pytest.raises(AccountingError):

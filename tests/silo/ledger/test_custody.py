@@ -189,6 +189,23 @@ def test_a_ledger_with_two_names_that_no_registry_knows_is_not_written_to(
     assert kinds(confirmed) == ["opened", "budget"]
 
 
+def test_a_ledger_that_was_never_registered_is_by_its_silo(path: Path) -> None:
+    with Ledger.create(path, silo="clinic", budget=BUDGET) as ledger:
+        assert not custody.were_moved(ledger, marks())
+        assert registered(ledger).settled is not None
+
+
+def test_a_silo_s_ledger_that_a_lost_registry_knew_is_not_charged_until_its_operator_registers_it(
+    confirmed: Ledger, own_state: Path, records: Records, plan_of: MakePlan
+) -> None:
+    approved_by(Gate(records, confirmed), plan_of())
+    forget_registry(own_state)
+    with pytest.raises(RegistryError, match="was registered before"):
+        custody.were_moved(confirmed, marks())
+    custody.register(confirmed, marks())
+    assert not custody.were_moved(confirmed, marks())
+
+
 def test_a_silo_of_a_ledger_that_a_run_began_confirms_its_records(ledger: Ledger) -> None:
     assert not custody.were_moved(ledger, marks())
     assert registered(ledger).settled is not None
@@ -253,6 +270,7 @@ def test_a_lost_watermark_is_begun_anew_for_who_names_the_ledger_and_the_ledger_
     with opened(path, marks(), named=True) as anew:
         assert anew.entries()[-1].body["watermark"] == "lost"
         assert mark.read_text().split()[4] == anew.account().head
+        assert not anew.lost_mark
 
 
 def test_records_that_are_again_what_the_operator_confirmed_are_so_in_the_registry(

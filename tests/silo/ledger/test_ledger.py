@@ -300,3 +300,9 @@ def test_entries_state_the_format_in_which_they_are_written(ledger: Ledger) -> N
     assert (used.kind, used.body["use"], used.body["model"], used.body["plan"], used.body["note"]) == (
         "used", "compared", "m", "p", "n",
     )  # fmt: skip
+
+
+def test_a_closed_ledger_holds_no_file(ledger: Ledger, own_state: Path) -> None:
+    ledger.close()
+    opened = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    assert not [path for path in opened if path.startswith((str(own_state), str(ledger.path)))]

@@ -114,3 +114,9 @@ def test_a_part_of_the_persons_is_added_up_as_all_of_them_are() -> None:
     assert np.concatenate(by_part).tolist() == persons.sums(counts).tolist()
     assert persons.sums(counts)[0].tolist() == (counts[0] + counts[1]).tolist()
     assert "hidden" in repr(persons)
+
+
+def test_a_row_whose_gradient_is_no_number_adds_nothing_to_its_person_s_sum() -> None:
+    query, usual, broken = Gradient(clip=1.0), (0.1, 0.2, 0.0, 0.3), (math.nan, 0.2, 0.0, 0.3)
+    without, beside = (answer(query, PLANS["sum"], [rows, [usual]]) for rows in ([usual], [usual, broken]))
+    assert beside.tolist() == without.tolist()
