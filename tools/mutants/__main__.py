@@ -343,11 +343,15 @@ def _sample(found: Sequence[Mutant], size: int | None, seed: int) -> list[Mutant
 def _table(rows: Iterable[tuple[str, int, int, int, int, int]]) -> Iterable[str]:
     yield "| part of the core | mutants | equivalent | tried | killed | survived | score |"
     yield "|---|---:|---:|---:|---:|---:|---|"
+    sizes = shares = 0.0
     for group, total, equal, of, killed, survived in rows:
         score = f"{killed / of:.1%}" if of else "–"
-        if of and of < total - equal and group != "all":  # samples of the groups, whatever their sizes
+        if of and of < total - equal and group != "all":
             low, high = interval(killed, of)
             score += f" ({low:.0%} to {high:.0%})"
+        elif group == "all" and sizes:  # the groups' samples are as large as each other, and the groups are not
+            score = f"{shares / sizes:.1%}"
+        sizes, shares = sizes + (total - equal) * bool(of), shares + (total - equal) * killed / max(of, 1)
         yield f"| {group} | {total:,} | {equal} | {of:,} | {killed:,} | {survived} | {score} |"
 
 
