@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import Cell, Row, Value, quoted
@@ -43,15 +44,17 @@ def run_parts(
     rows: dict[str, list[Row]] = {}
     for part in parts:
         file = "-".join(filter(None, ("cells", "quick" if quick else "", part.name)))
-        path = sweep(
-            part.task,
-            part.cells,
-            out=out / f"{file}.jsonl",
-            label=f"{' '.join(filter(None, (experiment, part.name)))}, {'quick' if quick else 'full'}",
-            group=part.group,
-            workers=1,
-            watch=partial(_watch, watch, before, total),
-        )
+        # NumPy's products are small: threads would wait for each other.
+        with threadpool_limits(limits=1, user_api="blas"):
+            path = sweep(
+                part.task,
+                part.cells,
+                out=out / f"{file}.jsonl",
+                label=f"{' '.join(filter(None, (experiment, part.name)))}, {'quick' if quick else 'full'}",
+                group=part.group,
+                workers=1,
+                watch=partial(_watch, watch, before, total),
+            )
         rows[part.name] = list(read_rows(path))
         before += len(part.cells)
     return rows
