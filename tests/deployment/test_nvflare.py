@@ -85,6 +85,16 @@ def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: G
     assert [charged(ground, silo, ground.plan) for silo in SIZES] == [rounds] * 3
 
 
+def test_an_agent_that_is_gone_when_a_round_begins_is_asked_until_it_is_back(ground: Ground) -> None:
+    ground.family.kill("agent of north")
+    run = new_run(ground, "late", rounds=2, options=("--quorum", "all", "--patience", "0"))
+    log = ground.folder / "courier of north.log"
+    until(lambda: "the silo agent did not answer" in log.read_text())
+    ground.family.start("agent of north", ["silo", "serve", ground.sites[0].folder])
+    report = report_of(ground, "late", run)
+    assert report["silos"]["north"]["answered"] == load_plan(ground.plan).rounds
+
+
 def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
     run = new_run(ground, "survivor", rounds=30, options=("--quorum", "all"))
     until(lambda: charged(ground, "north", ground.plan) >= 5)

@@ -15,10 +15,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 from ringfence.deployment.nvflare.job import CONTENT, SECONDS, TASK
 from ringfence.transport.relay import Errand, run_relay
 
-_FIRST_WAIT = 5.0
-"""Seconds for an answer before a site is asked again, which may have lost its connection; doubled every time."""
+_WAIT = 5.0, 40.0
+"""Seconds for an answer, at first and at most, before a site is asked again: the request may be lost."""
 _PAUSE = 1.0
-"""Seconds after which a site that could not be reached is asked again."""
+"""Seconds after which a site is asked again if it could not be reached, or its agent could not."""
 
 
 class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
@@ -61,15 +61,14 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
         return make_reply(ReturnCode.OK)
 
     def _exchange(self, errand: Errand, abort_signal: Any, engine: Any) -> None:
-        """Ask an errand's sites through NVFlare, each in a thread, until all have replied or time is up."""
+        """Ask an errand's sites through NVFlare, each in a thread, until all have answered or time is up."""
         deadline, over = time.monotonic() + errand.seconds, threading.Event()
         missing = set(errand.sites)
 
         def ask(site: str) -> None:
-            """Ask one NVFlare client until it replies or the errand is over, and pass its answer on."""
-            reply = self._reply(site, errand, deadline, over, engine)
-            answer = reply.get(CONTENT) if reply is not None else None
-            if isinstance(answer, bytes) and not over.is_set():
+            """Ask one NVFlare client until it answers or the errand is over, and pass its answer on."""
+            answer = self._answer(site, errand, deadline, over, engine)
+            if answer is not None and not over.is_set():
                 try:
                     errand.answer(site, answer)
                 except OSError:
@@ -86,22 +85,18 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
                 break
         over.set()
 
-    def _reply(self, site: str, errand: Errand, deadline: float, over: threading.Event, engine: Any) -> Any:
-        """Return what the NVFlare client's courier replies, or None if the errand is over before it does."""
-        ready, wait = self._ready[site], _FIRST_WAIT
+    def _answer(self, site: str, errand: Errand, deadline: float, over: threading.Event, engine: Any) -> bytes | None:
+        """Return what the NVFlare client's courier brings from its agent, or None if the errand is over before."""
+        ready, (wait, longest) = self._ready[site], _WAIT
         while not over.is_set() and (left := deadline - time.monotonic()) > 0:
-            ready.wait(min(_FIRST_WAIT, left))
+            ready.wait(min(wait, left))
             content = Shareable()
             content[CONTENT], content[SECONDS] = errand.request, left
             with engine.new_context() as fl_ctx:
                 replies = engine.send_aux_request([site], TASK, content, min(wait, left), fl_ctx, optional=True)
             reply = (replies or {}).get(site)
-            if isinstance(reply, Shareable) and reply.get_return_code() in _REPLIES:
-                return reply
-            wait *= 2
+            if isinstance(reply, Shareable) and isinstance(answer := reply.get(CONTENT), bytes):
+                return answer
+            wait = min(2 * wait, longest)
             over.wait(min(_PAUSE, left))
         return None
-
-
-_REPLIES = ReturnCode.OK, ReturnCode.EXECUTION_RESULT_ERROR, ReturnCode.BAD_TASK_DATA
-"""What a courier replies; anything else means that the request did not reach it, or its reply was lost."""
