@@ -23,7 +23,7 @@ _PATIENCE = 10.0
 _POLL = 0.1
 """Seconds between two looks for replies."""
 _LOOK = 1.0
-"""Seconds between two looks for nodes that came back."""
+"""Seconds between two looks for nodes, and for those to ask again."""
 _HELLO = 30.0
 """Seconds for which the first nodes are waited for to say which silo they are."""
 
@@ -84,7 +84,7 @@ class _Fleet:
         return not self._hellos
 
     def run(self, errand: Errand) -> None:
-        """Run one errand through Flower: ask the nodes of its silos, also those that come back; pass answers on."""
+        """Run one errand through Flower: ask the nodes of its silos until they answer, and pass answers on."""
         missing, sent, look = set(errand.sites), dict[str, int](), 0.0
         deadline = time.monotonic() + errand.seconds
         while missing and time.monotonic() < deadline and not errand.lost():
@@ -98,8 +98,8 @@ class _Fleet:
                 sent |= self._push(sorted(nodes), MessageType.TRAIN, errand.request)
             time.sleep(_POLL)
             for node, content in self._pull(sent):
-                missing.discard(self.names[node])
                 if isinstance(content.get(_CONTENT), bytes) and content[_CONTENT]:
+                    missing.discard(self.names[node])
                     errand.answer(self.names[node], content[_CONTENT])
 
     def _push(self, nodes: list[int], kind: str, content: bytes) -> dict[str, int]:

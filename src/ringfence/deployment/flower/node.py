@@ -8,6 +8,7 @@ and answers messages by the installed functions of `apps`. The app that the Supe
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -28,7 +29,7 @@ from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
 from ringfence.deployment.flower.apps import client
-from ringfence.errors import DeploymentError
+from ringfence.errors import DeploymentError, visible
 
 _PAUSE = 0.15, 1.0
 """Seconds between two looks for messages, at least and at most: longer, the longer none came. A look costs the
@@ -43,15 +44,16 @@ def serve(address: str, authority: str | None, key: EllipticCurvePrivateKey, con
         node, receive, send, _, _, pull, push, confirm = connection
         heard = time.monotonic()
         while True:
-            if (received := receive()) is not None:
+            received = None
+            with suppress(RunNotRunningException):  # it ended just now
+                received = receive()
+            if received is not None:
                 heard = time.monotonic()
                 try:
                     message = _message(*received, pull, confirm)
                     _send(client(message, Context(message.metadata.run_id, node, config, RecordDict(), {})), send, push)
-                except RunNotRunningException:
-                    _log.info("a message of a run that is over was left unanswered")
                 except Exception as problem:  # whatever the SuperLink sent: the next message may be ours
-                    _log.warning("a message was left unanswered: %s: %s", type(problem).__name__, problem)
+                    _log.warning("a message was left unanswered: %s: %s", type(problem).__name__, visible(str(problem)))
             shortest, longest = _PAUSE
             time.sleep(min(max((time.monotonic() - heard) / 10, shortest), longest))
     raise DeploymentError("Flower's SuperLink ended the connection; see the lines above.")
