@@ -129,6 +129,7 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
         if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(str(copy)):
             functions.setdefault(each.__code__.co_filename, []).append(each)
     killers: dict[str, Counter[str]] = {}
+    sound: set[str] = set()
     gc.freeze()
     for job in jobs["trials"]:
         mutant, seconds = Mutant(**job["mutant"]), sum(job["tests"].values())
@@ -148,6 +149,11 @@ def _trials(items: Sequence[pytest.Item], jobs: dict[str, Any]) -> Iterator[dict
                 by = found["failed"] if found else ended
         if by in named:
             known[by] += 1
+            if by not in sound:  # alone, and first, as here
+                sound.add(by)
+                _, found = _forked(functools.partial(_tried, {named[by]: job["tests"][by]}, ()), 600)
+                if found is None or found["failed"]:
+                    raise RuntimeError(f"{by} fails without any mutant.")
         yield {"name": mutant.name, "by": by, "fresh": codes is None}
 
 

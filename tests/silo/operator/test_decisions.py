@@ -7,12 +7,13 @@ import pytest
 
 from ringfence.protocol import RefusalReason, against_words
 from ringfence.silo.folder import SiloFolder
+from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator import decisions
 from tests.browser import Visit, Window
 from tests.silo.agents import approved, serving
 from tests.silo.operator.desk import Desk, entered, press, state, wait_with
-from tests.support import MakePlan, refusal, vector
+from tests.support import MakePlan, approved_by, ask, refusal, vector
 
 
 def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
@@ -206,7 +207,12 @@ def test_a_budget_that_makes_no_sense_or_protects_nobody_is_refused_and_changes_
     assert decisions.list_entries(silo_folder) == before
 
 
-def test_a_limit_for_plans_that_trust_a_shuffler_is_kept_and_can_be_set(desk: Desk, silo_folder: SiloFolder) -> None:
+def test_a_limit_for_plans_that_trust_a_shuffler_is_kept_and_can_be_set(
+    desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    with silo_folder.ledger() as ledger:
+        gate = Gate(silo_folder.current_records(ledger), ledger, silo_folder.key())
+        vector(ask(gate, approved_by(gate, plan_of(epsilon=0.01)), 0))
     wanted = {"epsilon": "2", "delta": "1e-6", "anyone": "7.5", "reason": "we trust a shuffler"}
     everybody = against_words("anyone").capitalize()
     assert everybody not in desk.post("/enter", {"token": desk.token})[1]
