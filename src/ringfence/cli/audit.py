@@ -18,8 +18,9 @@ def audit(
     mechanism: str = offered(
         "full",
         "full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, curvature, "
-        "evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, feature-means, "
-        "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows or person-sum.",
+        "evaluation, choice, comparison, statistics, survival-curve, column-distributions, second-moments, "
+        "feature-moments, feature-means, preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, "
+        "person-rows or person-sum.",
         "Algorithm",
     ),
     sabotage: str = offered(

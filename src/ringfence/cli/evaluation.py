@@ -64,7 +64,7 @@ def evaluate(options: EvaluationOptions) -> Output:
     if options.out is not None:
         sizes = options.sizes or {terms.name: terms.records for terms in model.plan.silos}
         return write_plan(make_plan(options.members(sizes)), options.out, options)
-    result = ask_files(options, model.plan.data, make_plan, quoted=partial(show_quote, options=options))
+    result = ask_files(options, model.data, make_plan, quoted=partial(show_quote, options=options))
     assert result.evaluation is not None  # noqa: S101 (it is all that the plan asks)
     test = exact_on_files(options.files, model, all_records=options.all_records) if options.exact else None
     digest = result.statement.plan.digest()

@@ -126,7 +126,7 @@ def run(options: RunOptions) -> Output:
     content = run_report(folder, trained, evaluation)
     if out is not None:
         answered = rounds_answered(plan, trained.history)
-        _write(out, Model.of(plan, trained.weights, answered, evaluation=evaluation).canonical())
+        _write(out, Model.of(plan, trained.weights, answered, knots=trained.knots, evaluation=evaluation).canonical())
     made = {"model": out, "report": folder / "report.json", "page": folder / "report.html"}
     _write(folder / "report.json", json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     recorder.end(content["guarantees"])

@@ -311,6 +311,7 @@ class FederatedLinearModel(TableReader, ABC):
             most_rounds=self.max_rounds,
             ridge=float(self.ridge),
             lasso=float(self.lasso),
+            curves=0,  # `coef_` has a number for each column
             clip=None if self.clip is None else float(self.clip),
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,

@@ -59,7 +59,8 @@ class Silo:
 class TrainingResult:
     """The learned weights, the statement from each silo's ledger, the rounds, and the statistics.
 
-    `evaluation` is the private evaluation of the model, if a stage of the plan asks for one. `choice` compares the
+    `knots` are those of the model's curves. `evaluation` is the private evaluation of the model, if a stage of the plan
+    asks for one. `choice` compares the
     candidates, if there were several.
     """
 
@@ -69,6 +70,7 @@ class TrainingResult:
     findings: Mapping[str, Findings] = field(default_factory=dict)
     evaluation: EvaluationReport | None = None
     choice: Choice | None = None
+    knots: FloatArray | None = None
 
     @cached_property
     def model(self) -> Model:
@@ -78,7 +80,13 @@ class TrainingResult:
             raise TrainingError("This plan trains nothing, so there is no model.")
         answered = rounds_answered(plan, self.history)
         return Model.of(
-            plan, self.weights, answered, guarantees=guarantees, evaluation=self.evaluation, choice=self.choice
+            plan,
+            self.weights,
+            answered,
+            knots=self.knots,
+            guarantees=guarantees,
+            evaluation=self.evaluation,
+            choice=self.choice,
         )
 
 
@@ -137,7 +145,9 @@ def train(
         trained = federation.run(plan, watch=watch, peer_to_peer=peer_to_peer, collect=collect)
         federation.end()
         statement, evaluation = federation.statement(plan), evaluation_of_run(plan, trained.findings)
-    return TrainingResult(trained.weights, statement, trained.history, trained.findings, evaluation)
+    return TrainingResult(
+        trained.weights, statement, trained.history, trained.findings, evaluation, knots=trained.knots
+    )
 
 
 def require_collector(plan: Plan, collect: Collect | None, *, peer_to_peer: bool = False) -> None:
@@ -231,6 +241,7 @@ def local_federation(
 
 def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
     """Measure the model without noise on at least one silo's records, with targets as in the file."""
+    tests = {name: test.encoded(model.data) for name, test in tests.items()}
     features = np.concatenate([test.features for test in tests.values()])
     clamped = np.concatenate([test.targets for test in tests.values()])
     targets = np.concatenate([test.unclamped_targets for test in tests.values()])

@@ -135,21 +135,21 @@ def evaluation_plan_maker(
     The plan asks the records that training held out, or all with `all_records`. PlanError if the models do not predict
     the same thing from the same features.
     """
-    if against is not None and (against.plan.data, against.plan.loss) != (model.plan.data, model.plan.loss):
+    if against is not None and (against.data, against.plan.loss) != (model.data, model.plan.loss):
         raise PlanError(
             "The two models were trained with different schemas or losses, so their losses cannot be compared: "
             "evaluate each one separately."
         )
     other = None if against is None else against.weights
     return partial(
-        make_evaluation_plan, model.plan, model.weights, against=other, all_records=all_records, figures=figures
+        make_evaluation_plan, model.placed_plan, model.weights, against=other, all_records=all_records, figures=figures
     )
 
 
 def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
     """Measure the model without noise on the records that its evaluation asks, for those who may see them."""
     share = 0.0 if all_records else model.plan.held_out or 0.0
-    records = {name: load_records(path, model.plan.data) for name, path in silo_paths(files).items()}
+    records = {name: load_records(path, model.data) for name, path in silo_paths(files).items()}
     return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
 
 
@@ -163,9 +163,9 @@ def summarise_files(
 ) -> Summary:
     """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
     require_level(level, len(request.files) if by_silo else None)
-    make_plan = partial(make_summary_plan, model.plan, model.weights)
+    make_plan = partial(make_summary_plan, model.placed_plan, model.weights)
     rehearsed = partial(rehearse, level=level, by_silo=by_silo)
-    result = ask_files(request, model.plan.data, make_plan, rehearsed=rehearsed, quoted=quoted)
+    result = ask_files(request, model.data, make_plan, rehearsed=rehearsed, quoted=quoted)
     return summarise_coefficients(result.statement, result.findings, level=level, by_silo=by_silo)
 
 
@@ -209,7 +209,9 @@ def _train(
         """Note the loss on test records in marked rounds of training on files, and pass the outcome on."""
         if tests and outcome.weights is not None and outcome.round in marked:
             matrix = plan.loss.matrix(outcome.weights, plan.data.width)
-            values = [values_of(plan.loss, test.features @ matrix, test.targets) for test in tests.values()]
+            data = plan.data if not plan.data.knots or outcome.knots is None else plan.data.placed(outcome.knots)
+            encoded = [test.encoded(data) for test in tests.values()]
+            values = [values_of(plan.loss, test.features @ matrix, test.targets) for test in encoded]
             losses[outcome.round] = float(np.mean(np.concatenate(values)))
         watch(plan, outcome)
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +15,7 @@ from ringfence.estimates.intervals import critical_value
 from ringfence.estimates.metrics import CLIPPED, EvaluationReport
 from ringfence.model.export import LinearFunction, csv_text
 from ringfence.model.statement import SiloGuarantee, Statement
-from ringfence.protocol import EmbeddedPlan, FloatArray, Plan, Public, pack, unpack
+from ringfence.protocol import EmbeddedPlan, FloatArray, Plan, Public, Schema, pack, unpack
 from ringfence.protocol.documents.messages import Vector
 from ringfence.protocol.losses.targets import shifted, split_targets
 from ringfence.protocol.schema.encoding import encode_features, encode_offsets
@@ -37,6 +38,8 @@ class Predictor(Public):
 
     plan: EmbeddedPlan
     weights: Vector
+    knots: Vector | None = None
+    """The knots of the plan's open curves, as a survey placed them."""
 
     @model_validator(mode="after")
     def _fits_its_plan(self) -> "Predictor":
@@ -44,7 +47,19 @@ class Predictor(Public):
         weights = unpack(self.weights)
         if weights.shape != (self.plan.dimension,) or not np.all(np.isfinite(weights)):
             raise ValueError("the weights do not have the plan's dimension, or are not finite")
+        if self.knots is not None:
+            self.plan.data.placed(unpack(self.knots))
         return self
+
+    @cached_property
+    def data(self) -> Schema:
+        """The schema that encodes rows for the model: the plan's, with the knots that were found."""
+        return self.plan.data if self.knots is None else self.plan.data.placed(unpack(self.knots))
+
+    @property
+    def placed_plan(self) -> Plan:
+        """The plan of the model, with the schema that encodes its rows."""
+        return self.plan if self.knots is None else self.plan.model_copy(update={"data": self.data})
 
     @property
     @abstractmethod
@@ -54,11 +69,11 @@ class Predictor(Public):
     @property
     def coefficients(self) -> FloatArray:
         """The predictor's weights as a matrix: one row per feature of the schema, one column per output."""
-        return self.plan.loss.matrix(unpack(self.weights), self.plan.data.width)
+        return self.plan.loss.matrix(unpack(self.weights), self.data.width)
 
     def by_size(self) -> list[tuple[str, str, float]]:
         """Return every weight of a scaled feature, with the feature's and the output's names, the largest first."""
-        data, loss = self.plan.data, self.plan.loss
+        data, loss = self.data, self.plan.loss
         outputs = loss.output_names(data.targets, data.target_column.classes, data.target_scaling[0])
         rows = []
         for place, (name, weights) in enumerate(zip(data.feature_names, self.coefficients, strict=True), 1):
@@ -69,7 +84,7 @@ class Predictor(Public):
 
     def linear(self) -> LinearFunction:
         """Return the model as plain coefficients in the table's own units, to use or export elsewhere."""
-        return LinearFunction.of(self.plan.data, self.plan.loss, self.coefficients)
+        return LinearFunction.of(self.data, self.plan.loss, self.coefficients)
 
     def scores(self, features: FloatArray, offsets: FloatArray | None = None) -> FloatArray:
         """Return the model's linear scores of encoded features, with the rows' offsets if the schema names any."""
@@ -118,7 +133,7 @@ class Predictor(Public):
 
     def in_units(self, scaled: FloatArray) -> FloatArray:
         """Return scaled numeric targets in the target's own units; of several, a column each."""
-        unit, offset = np.array(self.plan.data.target_scalings).T
+        unit, offset = np.array(self.data.target_scalings).T
         result: FloatArray = scaled * unit + offset
         return result
 
@@ -132,24 +147,24 @@ class Predictor(Public):
     @property
     def _target(self) -> str:
         """The name of the column that a model predicts."""
-        return self.plan.data.target or ""
+        return self.data.target or ""
 
     def _scored(self, table: Table, source: str) -> FloatArray:
         """Return the scores of a table of text cells, as the schema encodes it."""
-        features = encode_features(self.plan.data, table, source=source)
-        return self.scores(features, encode_offsets(self.plan.data, table, source=source))
+        features = encode_features(self.data, table, source=source)
+        return self.scores(features, encode_offsets(self.data, table, source=source))
 
     def _prediction_columns(self, scores: FloatArray) -> dict[str, list[str] | list[float]]:
         """Return a column of predictions for every target."""
         if self.plan.loss.target_kind != "numbers":
             return {self._target: self._in_target_units(scores)}  # type: ignore[dict-item]
         found = self.in_units(self.plan.loss.predictions(scores))
-        return dict(zip(self.plan.data.targets, found.T.tolist(), strict=True))
+        return dict(zip(self.data.targets, found.T.tolist(), strict=True))
 
     def _in_target_units(self, scores: FloatArray) -> Predictions:
         """Return a model's predictions from scores: numbers in the target's units, or names of classes."""
         found = self.plan.loss.predictions(scores)
-        column = self.plan.data.target_column
+        column = self.data.target_column
         if column.is_number:
             return self.in_units(found).tolist()  # type: ignore[no-any-return]
         indices = found if self.plan.loss.target_kind == "class" else (found + 1.0) / 2.0
@@ -157,7 +172,7 @@ class Predictor(Public):
 
     def _probabilities(self, scores: FloatArray) -> dict[str, list[float]]:
         """Return the columns of predicted probabilities, one per class."""
-        column, loss = self.plan.data.target_column, self.plan.loss
+        column, loss = self.data.target_column, self.plan.loss
         if not loss.has_probabilities:
             raise PlanError(
                 f"A model of the {loss.name} loss gives no probabilities: remove --probabilities, or train with a "
@@ -188,7 +203,7 @@ class Predictor(Public):
 
     def _quantile_interval(self, upper: "Predictor", table: Table, source: str) -> dict[str, list[float]]:
         """Return the interval columns between predictions of a lower and an upper quantile's model."""
-        if self.plan.data != upper.plan.data:
+        if self.data != upper.data:
             raise PlanError("The two models were trained with different schemas or targets: name two that share both.")
         low, high = self.plan.loss.aimed_share, upper.plan.loss.aimed_share
         if low is None or high is None or not low < high:
@@ -223,9 +238,18 @@ class Model(Predictor):
     """Which candidates it was chosen from, if it was: the guarantees are then of all of them together."""
 
     @classmethod
-    def of(cls, plan: Plan, weights: FloatArray, rounds: Mapping[str, int], **others: Any) -> "Model":
-        """Make a model of learned weights; `others` are its other fields."""
-        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds), **others)
+    def of(
+        cls,
+        plan: Plan,
+        weights: FloatArray,
+        rounds: Mapping[str, int],
+        *,
+        knots: FloatArray | None = None,
+        **others: Any,
+    ) -> "Model":
+        """Make a model of learned weights and of the knots of its curves; `others` are its other fields."""
+        placed = None if knots is None or not knots.size else pack(knots)
+        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds), knots=placed, **others)
 
     @property
     def statement(self) -> Statement | None:

@@ -155,7 +155,7 @@ def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personal
     """
     plan, digest = model.plan, hashlib.sha256(model.canonical()).hexdigest()
     with folder.ledger() as ledger:
-        _, rows = _rows(folder, ledger, plan)
+        _, rows = _rows(folder, ledger, model)
         personal_fit.require_enough(rows)
         own = _own_folder(folder)
         ledger.use_inside("personalised", model=digest, plan=plan.digest(), note=note)
@@ -163,6 +163,7 @@ def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personal
     made = PersonalModel(
         plan=plan,
         weights=pack(tuned.weights),
+        knots=model.knots,
         silo=folder.name,
         model=digest,
         strength=None if math.isinf(tuned.strength) else tuned.strength,
@@ -182,7 +183,7 @@ def compare(folder: SiloFolder, model: Model, *, note: str = "") -> OwnCompariso
     """
     plan, digest = model.plan, hashlib.sha256(model.canonical()).hexdigest()
     with folder.ledger() as ledger:
-        data, rows = _rows(folder, ledger, plan)
+        data, rows = _rows(folder, ledger, model)
         unseen, remark = _unseen(plan, rows, ledger.account(), were_moved=data.were_moved)
         personal_fit.require_comparable(rows, unseen)
         own = _own_folder(folder)
@@ -211,15 +212,15 @@ def _mean_and_error(differences: FloatArray) -> tuple[float, float]:
     return float(np.mean(differences)), float(np.std(differences, ddof=1) / math.sqrt(len(differences)))
 
 
-def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, OwnRows]:
-    """Return the silo's data, and its rows as the model's plan encodes them; RecordsError if it is not the model's."""
+def _rows(folder: SiloFolder, ledger: Ledger, model: Model) -> tuple[DataSet, OwnRows]:
+    """Return the silo's data, and its rows as the model encodes them; RecordsError if it is not the model's."""
     data = folder.current_records(ledger)
-    if problem := data.difference(plan.data):
+    if problem := data.difference(model.data):
         raise RecordsError(
             f"This model does not fit the data of silo '{folder.name}': {problem}. Name a model that was trained with "
             "this silo's schema."
         )
-    return data, OwnRows.of(data.encoded(plan.data), plan)
+    return data, OwnRows.of(data.encoded(model.data), model.plan)
 
 
 def _unseen(plan: Plan, rows: OwnRows, account: Account, *, were_moved: bool) -> tuple[NDArray[np.bool_], str]:

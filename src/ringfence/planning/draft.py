@@ -8,11 +8,13 @@ from functools import cached_property
 
 from ringfence.estimates.evaluation import chosen_figures
 from ringfence.planning.algorithm_choice import AlgorithmChoice
+from ringfence.planning.curves import COLUMNS_ROUNDS, COLUMNS_SHARE
 from ringfence.planning.problem import turns_needed
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import (
     AlgorithmSpec,
     Channel,
+    ColumnDistributions,
     Domain,
     Evaluation,
     Facts,
@@ -44,7 +46,7 @@ class PlanDraft:
 
     `weights` and `shifts` are the members' shares of the objective and the Gaussian shifts of their budgets. If it is
     `evaluated`, the last stage asks the held-out records, and costs them what the other stages cost the training
-    records.
+    records. `columns` is the survey of columns, if one is made.
     """
 
     request: PlanRequest
@@ -60,6 +62,7 @@ class PlanDraft:
     person_rule: PersonRule | None
     rows_per_person: int | None
     evaluated: bool
+    columns: ColumnDistributions | None = None
 
     @property
     def dimension(self) -> int:
@@ -75,6 +78,17 @@ class PlanDraft:
     def training_stages(self) -> list[tuple[int, Sampling]]:
         """Rounds and sampling rule of every training stage of the draft."""
         return self.algorithm.training_stages(self.choice.sampling, self.choice.rounds)
+
+    @cached_property
+    def surveys(self) -> list[tuple[Query, int, float]]:
+        """The queries before the draft's training, each with its rounds and its share of the budget (in μ²)."""
+        columns = [] if self.columns is None else [(self.columns, COLUMNS_ROUNDS, COLUMNS_SHARE)]
+        return [*columns, *([(*self.algorithm.survey(), self.choice.survey)] if self.choice.survey else [])]
+
+    @property
+    def survey_share(self) -> float:
+        """The share of the budget in squared shift that all surveys of the draft take."""
+        return math.fsum(share for _, _, share in self.surveys)
 
     def turns(self, rounds: int) -> Participation:
         """Return who is asked in the draft's training stage of that many rounds; if not all silos, they take turns."""
@@ -115,11 +129,14 @@ class PlanDraft:
             StageTerms(batch=batch, sigma=sigma * self.algorithm.noise(member.records, number))
             for number, batch in enumerate(self.batches(member))
         ]
-        surveys, evaluations = [], []
-        if self.choice.survey:
-            query, rounds = self.algorithm.survey()
-            allowed = math.sqrt(self.choice.survey / rounds) * shift
-            surveys = [StageTerms(batch=member.records, sigma=query.sensitivity(self, member.records) / allowed)]
+        evaluations = []
+        surveys = [
+            StageTerms(
+                batch=member.records,
+                sigma=query.sensitivity(self, member.records) / (math.sqrt(share / rounds) * shift),
+            )
+            for query, rounds, share in self.surveys
+        ]
         if self.evaluated:
             evaluations = [held_out_terms(self, Evaluation(), member.held_out, shift / math.sqrt(EVALUATIONS))]
         return (*surveys, *training, *evaluations)
@@ -128,8 +145,9 @@ class PlanDraft:
         """Put the plan together from its draft."""
         request, held_out = self.request, any(member.held_out for member in self.members)
         section: Section | None = "training" if held_out else None
-        surveys = [self.algorithm.survey()] if self.choice.survey else []
-        first = [Stage(query=query, rounds=rounds, sampling=Full(), section=section) for query, rounds in surveys]
+        first = [
+            Stage(query=query, rounds=rounds, sampling=Full(), section=section) for query, rounds, _ in self.surveys
+        ]
         evaluations = []
         if self.evaluated:
             noise = evaluation_noise([member.held_out for member in self.members], self.shifts)

@@ -60,6 +60,16 @@ def parse_budgets(options: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return _by_name(options, "NAME=EPS,DELTA, like clinic=0.5,1e-6", lambda text: _numbers(text, 2))
 
 
+def parse_curves(option: str | None) -> int | None:
+    """Read how many pieces curves have: a number, none, or auto."""
+    if option in (None, "auto"):
+        return None
+    try:
+        return 0 if option == "none" else int(option)
+    except ValueError:
+        raise PlanError(f"The curves '{option}' are not a number of pieces like 8, none, or auto.") from None
+
+
 def parse_cuts(option: str | None) -> tuple[float, ...] | None:
     """Read T1,T2,...: times at which a hazard may change."""
     cuts = None if option is None else _numbers(option)

@@ -14,6 +14,7 @@ from ringfence.errors import AccountingError, PlanError
 from ringfence.planning import defaults, loss_bounds
 from ringfence.planning.algorithm_choice import AlgorithmChoice, choose_algorithm
 from ringfence.planning.channels import PLANNERS, ChannelPlanner
+from ringfence.planning.curves import with_curves
 from ringfence.planning.defaults import (
     default_algorithm,
     default_domain,
@@ -25,7 +26,17 @@ from ringfence.planning.draft import PlanDraft
 from ringfence.planning.problem import PlanningProblem, answer_probabilities, harmonic_mean_of_answers
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.planning.silo_weights import silo_weights
-from ringfence.protocol import AlgorithmSpec, Domain, Loss, MinibatchSGD, Plan, Sampling, Schema, sampling_named
+from ringfence.protocol import (
+    AlgorithmSpec,
+    ColumnDistributions,
+    Domain,
+    Loss,
+    MinibatchSGD,
+    Plan,
+    Sampling,
+    Schema,
+    sampling_named,
+)
 
 BY_BOUND = "bounded"
 """In place of an algorithm: the one with the least loss bound."""
@@ -104,10 +115,18 @@ class _Proposing:
         self.weights = silo_weights(members, self.shifts, data.width * self.loss.outputs, request.weights)
         alone = _sets_no_option_of_another_algorithm(request)
         self.resolution: float | None = None
+        self.columns: ColumnDistributions | None = None
         if asked in (None, "preconditioned") and alone and request.survey is None:
             sized = zip(self.weights, members, self.shifts, strict=True)
             noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
             self.resolution = survey_resolution(data, self.loss, noise)
+            if survey_resolves(self.resolution):
+                self.data, self.columns = with_curves(data, request.curves, noise)
+        if request.curves and self.columns is None:
+            raise PlanError(
+                "Curves need a survey of columns by preconditioned descent, and this plan makes none: its noise would "
+                "hide how columns are distributed, or an option asks for another algorithm. Leave --curves out."
+            )
         self.default = default_algorithm(self.resolution, self.loss) if asked is None else None
         self.algorithm = None if asked == BY_BOUND else asked or self.default
         require_preconditioned_fits(self.algorithm, self.loss, alone=alone)
@@ -165,6 +184,7 @@ class _Proposing:
             weights=self.weights,
             shifts=self.shifts,
             **request.privacy_unit(self.data),
+            columns=self.columns,
             evaluated=self.evaluated and any(member.held_out for member in self.members),
         )
         with clear_refusals():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ringfence.errors import PlanError
-from ringfence.planning.options import offered, parse_budgets, parse_cuts, parse_figures
+from ringfence.planning.options import offered, parse_budgets, parse_curves, parse_cuts, parse_figures
 
 # Nothing heavier is imported before it is needed: the command line reads its options here even to print its help.
 if TYPE_CHECKING:
@@ -187,6 +187,15 @@ class PlanRequest:
         "Algorithm",
         flag="survey/--no-survey",
     )
+    curves: int | None = offered(
+        None,
+        "Most straight pieces of the curve that the model gives every numeric column, between knots that a survey "
+        "places; or 'none' for straight lines between the schema's bounds. Default: automatic.",
+        "Model",
+        metavar="PIECES",
+        reads=str | None,
+        parser=parse_curves,
+    )
     ridge: float = offered(0.0, "Strength of the L2 penalty, applied by the server.", "Model")
     lasso: float = offered(
         0.0,
@@ -272,6 +281,8 @@ class PlanRequest:
             value = getattr(self, name)
             if value is not None and value not in allowed:
                 raise PlanError(f"{what} one of {', '.join(allowed)}, not '{value}'.")
+        if self.curves is not None and not 0 <= self.curves <= 100:
+            raise PlanError(f"A curve has at most 100 straight pieces, but {self.curves} were asked for.")
         for count in (self.rounds, self.most_rounds):
             if count is not None and count < 1:
                 raise PlanError(f"A plan needs at least one round, but {count} were asked for.")

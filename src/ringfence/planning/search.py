@@ -218,6 +218,8 @@ def propose_search(data: Schema, candidates: Sequence[CandidateRequest]) -> Sear
                 f"Candidates are compared on records that did not train, but silo '{member.name}' holds none out: give "
                 "a held-out share."
             )
+    if any(each.request.curves for each in candidates):
+        raise PlanError("Candidates have straight lines: leave --curves out, or train without a search.")
     share = 1 / math.sqrt(len(candidates))
     for _ in range(_ATTEMPTS):
         proposals = tuple(_candidate(data, each, share) for each in candidates)
@@ -242,8 +244,8 @@ def _candidate(data: Schema, candidate: CandidateRequest, share: float) -> Propo
 
     try:
         members = [own(member) for member in candidate.members]
-        # Only the best is evaluated, by the plan that compares them.
-        return propose(data, members, replace(candidate.request, run=None), evaluated=False)
+        # Only the best is evaluated, by the plan that compares them, which has no place for knots of each candidate.
+        return propose(data, members, replace(candidate.request, run=None, curves=0), evaluated=False)
     except PlanError as problem:
         raise PlanError(f"The candidate {settings_text(candidate.settings)} cannot be trained. {problem}") from None
 

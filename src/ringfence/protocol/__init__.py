@@ -111,6 +111,7 @@ from ringfence.protocol.queries.base import Facts as Facts
 from ringfence.protocol.queries.base import MeanQuery as MeanQuery
 from ringfence.protocol.queries.base import PersonRule as PersonRule
 from ringfence.protocol.queries.base import Unit as Unit
+from ringfence.protocol.queries.column_distributions import ColumnDistributions as ColumnDistributions
 from ringfence.protocol.queries.comparison import Comparison as Comparison
 from ringfence.protocol.queries.curvature import Curvature as Curvature
 from ringfence.protocol.queries.evaluation import Evaluation as Evaluation

@@ -51,7 +51,10 @@ class NoiselessAnswers:
         """Prepare to answer a plan's queries on the silos' records without noise, in numbers of that type."""
         self.plan = plan
         different = {id(own): own for own in silos}  # silos with the same records give the same answers
-        self.silos = [own if isinstance(own, Records) else Records(plan.data, *own) for own in different.values()]
+        self.silos = [
+            own.encoded(plan.data) if isinstance(own, Records) else Records(plan.data, *own)
+            for own in different.values()
+        ]
         places = {own: place for place, own in enumerate(different)}
         self._places = [places[id(own)] for own in silos]
         self._weights = np.bincount(self._places, [terms.weight for terms in plan.silos]).astype(np.float64)

@@ -1,7 +1,8 @@
 """Simulated records that fit a schema: no record of any silo is read.
 
 Numbers spread around a centre of their own within their bounds, some categories are more frequent than others, and all
-columns have something in common. A linear function of the features, of random direction, explains part of the target.
+columns have something in common. A linear function of the features, of random direction and without surveyed curves,
+explains part of the target.
 The constants that the planner does not share were chosen on the league's tables, and `SCALED` on insurance, so that a
 model that is expected to beat guessing does; `ringfence reproduce looking` shows how often, also on other tables.
 """
@@ -77,11 +78,12 @@ class Population:
         for one label or number, if they are given.
         """
         self._plan, self._random, self._data = plan, random, plan.data
+        self._straight = plan.data.without_open_curves()
         self._kind = None if self._data.target is None else plan.loss.target_kind
         self._laws = {name: _law(column, random) for name, column in self._data.used.items()}
         features = self._features(_SAMPLE)[1]
         self._centre = features.mean(axis=0)
-        self._slopes = random.standard_normal((self._data.width, plan.loss.outputs if self._kind else 0))
+        self._slopes = random.standard_normal((self._straight.width, plan.loss.outputs if self._kind else 0))
         self._slopes /= np.maximum(((features - self._centre) @ self._slopes).std(axis=0), 1e-12)
         self._odds = ODDS * float(random.choice([-1.0, 1.0]))
         follows = self._kind in ("label", "number") and not isinstance(plan.loss, LogLink)
@@ -128,7 +130,7 @@ class Population:
         readings = {
             name: _drawn(column, self._laws[name], common, self._random) for name, column in self._data.used.items()
         }
-        return readings, features_of(self._data, readings)
+        return readings, features_of(self._straight, readings)
 
     def _add_targets(self, readings: dict[str, Reading], scores: FloatArray) -> None:
         """Replace the simulated cells of targets by ones that depend on the scores."""

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from ringfence.protocol import FloatArray, Plan
 from ringfence.rehearsal.answers import NoiselessAnswers, Silos
-from ringfence.server.queries import handler_of
+from ringfence.server.queries import handler_of, requested
 from ringfence.server.state import RoundAnswers, ServerState
 
 CollectedNoise: TypeAlias = Callable[[Plan, int, np.random.Generator, int], FloatArray]
@@ -41,9 +41,8 @@ def simulated_state(
             stage, number, _ = plan.place(round)
             if stages is not None and number >= stages:
                 break
-            server = handler_of(stage.query)
-            answers = runs.answered(round, server.argument(stage.query, state, round))
-            state = server.receive(stage.query, state, answers)
+            answers = runs.answered(round, requested(stage.query, state, round))
+            state = handler_of(stage.query).receive(stage.query, state, answers)
     return state
 
 
@@ -56,7 +55,7 @@ class _Runs:
         self._plan, self._collected = plan, collected
         self._shape = np.shape(seeds)
         self._random = [np.random.default_rng(seed) for seed in np.ravel(seeds).tolist()]
-        self._noiseless = NoiselessAnswers(plan, silos, dtype)
+        self._silos, self._dtype, self._noiseless = silos, dtype, NoiselessAnswers(plan, silos, dtype)
         self._names = [terms.name for terms in plan.silos]
         self._weights = np.array([terms.weight for terms in plan.silos])
         self._sigmas = np.array([[own.sigma for own in terms.stages] for terms in plan.silos]).T
@@ -65,7 +64,9 @@ class _Runs:
         """Return the answers to an argument, or to one for each run."""
         plan, (stage, number, _) = self._plan, self._plan.place(round)
         names, weights = self._names, self._weights
-        arguments = list(np.atleast_2d(argument))
+        if knots := stage.query.knots(plan):
+            self._place(argument[..., :knots])
+        arguments = list(np.atleast_2d(argument)[:, knots:])
         # A survey may use each silo's answer; training, and a shuffler, give the average alone.
         if stage.channel.is_collected:
             mean = self._noiseless.means(stage.query, arguments)
@@ -81,6 +82,13 @@ class _Runs:
         mean = np.einsum("i,rij->rj", weights, exact) + wider * np.einsum("i,rij->rj", weights, noise)
         each = {name: self._of_runs((exact + noise)[:, silo]) for silo, name in enumerate(names)}
         return RoundAnswers(number, round, names, self._of_runs(mean), each)
+
+    def _place(self, knots: FloatArray) -> None:
+        """Have the simulated silos answer with the knots of their curves at these places."""
+        placed = self._plan.data.placed(knots)  # ValueError for knots of several runs
+        if placed is not self._noiseless.plan.data:
+            plan = self._plan.model_copy(update={"data": placed})
+            self._noiseless = NoiselessAnswers(plan, self._silos, self._dtype)
 
     def _of_runs(self, rows: FloatArray) -> FloatArray:
         """Return a row per run; of a single one, the row itself."""

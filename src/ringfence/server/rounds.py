@@ -10,7 +10,7 @@ from ringfence.errors import TrainingError
 from ringfence.protocol import Answer, FloatArray, Plan, Refusal, RoundRequest, SealedUpdate, Stage, unpack
 from ringfence.protocol.plan.plan import StageRound
 from ringfence.server.channels import RECEIVERS, Collect, Totals
-from ringfence.server.queries import handler_of
+from ringfence.server.queries import handler_of, requested
 from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 Ask = Callable[[RoundRequest, Sequence[str]], Mapping[str, Answer]]
@@ -22,7 +22,8 @@ class RoundOutcome:
     """What happened in a round: who answered, who refused and why, whose answer was not usable.
 
     `update_norm` is the length of the averaged answers, None if there were none. `weights` is where a training round
-    asked, None in others; it is passed to `watch`, and not kept in a run's history.
+    asked, and `knots` the places of its curves' knots, None in others; they are passed to `watch`, and not kept in a
+    run's history.
     """
 
     round: int
@@ -31,15 +32,17 @@ class RoundOutcome:
     unusable: tuple[str, ...]
     update_norm: float | None = None
     weights: FloatArray | None = field(default=None, repr=False, compare=False)
+    knots: FloatArray | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The learned weights, the history of the rounds, and the statistics that were asked for, by query."""
+    """The learned weights, the history of the rounds, the statistics that were asked for, by query, and found knots."""
 
     weights: FloatArray
     history: tuple[RoundOutcome, ...]
     findings: Mapping[str, Findings] = field(default_factory=dict)
+    knots: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 class Session:
@@ -83,8 +86,7 @@ class Session:
     def request(self) -> RoundRequest:
         """Return what the session's round asks of silos; the same until the round is over."""
         if self._request is None:
-            query = self.stage.query
-            argument = handler_of(query).argument(query, self._state, self.round)
+            argument = requested(self.stage.query, self._state, self.round)
             self._request = RoundRequest.at(self._digest, self.round, argument)
         return self._request
 
@@ -123,13 +125,20 @@ class Session:
             {name: reason.value for name, reason in refusals.items()},
             tuple(name for name in given if name not in updates and name not in refusals),
             norm,
-            unpack(request.argument)[: self.plan.dimension] if stage.query.trains else None,
+            *self._asked_about(request),
         )
-        self._history.append(replace(outcome, weights=None))
+        self._history.append(replace(outcome, weights=None, knots=None))
         self._turns.update((number, name) for name in self.asked())
         self._asked = self._request = None
         self.round += 1
         return outcome
+
+    def _asked_about(self, request: RoundRequest) -> tuple[FloatArray | None, FloatArray | None]:
+        """Return the weights and the knots that a training round of the session asks about, None in other rounds."""
+        if not self.stage.query.trains:
+            return None, None
+        knots, argument = np.split(unpack(request.argument), [self.stage.query.knots(self.plan)])
+        return argument[: self.plan.dimension], knots
 
     def result(self) -> RunResult:
         """Return the model; TrainingError if no training round was answered, or no round at all if the plan trains
@@ -145,7 +154,7 @@ class Session:
                 f"({', '.join(reasons) or 'no answer came back'}), so there is no model. Check that every silo "
                 "approved this plan."
             )
-        return RunResult(self._state.model(), tuple(self._history), self._state.findings)
+        return RunResult(self._state.model(), tuple(self._history), self._state.findings, self._state.knots)
 
     @property
     def _place(self) -> StageRound:

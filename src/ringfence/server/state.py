@@ -41,6 +41,7 @@ class ServerState:
     """The algorithm's settings and state, if something is trained, and the findings, by the query's name.
 
     `candidates` are the weights of models to compare, and `chosen` is the number of the best of them, once it is known.
+    `knots` are the places of the open curves' knots, which requests carry.
     """
 
     plan: Plan
@@ -49,15 +50,17 @@ class ServerState:
     findings: Mapping[str, Findings] = field(default_factory=dict)
     candidates: tuple[FloatArray, ...] = ()
     chosen: int | None = None
+    knots: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def initial(cls, plan: Plan, candidates: Sequence[FloatArray] = ()) -> Self:
         """Return the server's state before the first round."""
+        knots = np.array([place for own in plan.data.even_knots for place in own])
         if plan.training is None:
-            return cls(plan, None, None, candidates=tuple(candidates))
+            return cls(plan, None, None, candidates=tuple(candidates), knots=knots)
         algorithm = algorithm_of(plan)
         start = algorithm.init(np.zeros(plan.dimension))
-        return cls(plan, algorithm.settings(plan), start, candidates=tuple(candidates))
+        return cls(plan, algorithm.settings(plan), start, candidates=tuple(candidates), knots=knots)
 
     def with_finding(self, name: str, finding: Findings, **changes: Any) -> Self:
         """Return the server's state with the finding of the query of that name, and other changes."""

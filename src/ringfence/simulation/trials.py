@@ -26,6 +26,8 @@ from ringfence.simulation.channels.own_noise import GaussianNoise
 
 def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int], dtype: Any = np.float32) -> FloatArray:
     """Run the plan once for each seed, on the records that train, and return the learned weights, a row each."""
+    if plan.data.open_curves:  # every run has knots, and so features, of its own
+        return np.concatenate([_own_features(plan, silos, seed, dtype) for seed in seeds])
     first, known = ServerState.initial(plan), simulated_state(plan, silos, seeds, dtype)
     streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype, learned=[first] * len(seeds))
 
@@ -37,6 +39,16 @@ def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int], dtype: Any
         settings=jax.tree.map(of_runs, known.settings, runs.settings), start=of_runs(known.model(), runs.start)
     )
     records = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
+    found = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records, dtype), streams, runs)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _own_features(plan: Plan, silos: Silos, seed: int, dtype: Any) -> FloatArray:
+    """Return the weights of one simulated run, with the knots that its survey finds."""
+    known = simulated_state(plan, silos, seed, dtype)
+    streams, runs = engine.from_plans([plan], [seed], dtype, learned=[known])
+    data = plan.data.placed(known.knots)
+    records = [own.encoded(data) for own in silos if isinstance(own, Records)]
     found = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records, dtype), streams, runs)
     return np.asarray(found, dtype=np.float64)
 

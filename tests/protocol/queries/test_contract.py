@@ -35,6 +35,7 @@ from tests.every_loss import log_cosh
 from tests.generated import examples
 from tests.protocol.plan_document import COUNTED, CURVED, SURVEY, plan_of
 from tests.protocol.queries import (
+    test_column_distributions,
     test_comparison,
     test_evaluation,
     test_feature_moments,
@@ -142,6 +143,8 @@ def every_case() -> dict[str, Case]:
     cases["survival curve"] = Case(
         plan_of(CURVED).stages[0].query, plan_of(CURVED), nothing, timed_rows, build_of_times
     )
+    columns = test_column_distributions
+    cases["column distributions"] = Case(columns.QUERY, columns.PLAN, columns.ends, columns.rows, columns.build)
     cases["curvature"] = featured(protocol.Curvature(), plan_of(SURVEY), weights)
     return cases
 
@@ -199,6 +202,7 @@ WORDS = {
     "evaluation of logistic, True": "how well two models that the server names predict 'cost', …clipped losses",
     "second moments and squared": "the average curvature…'cost' from age, town, …an interval…clipped to norm 1",
     "statistics: all, and tables": "or none, of age, dose, …the cross tables of ill by ward, age by dose…schema",
+    "column distributions": "how many records lie in each of 8 parts of age, dose…places the knots of curves",
     "survival curve": "'age' ends in each of 3 parts, with and without 'ill'…a survival curve…Each record counts once",
 }
 """Parts, in order, of what an operator reads of a query: what leaves, what for, and how a record is limited."""

@@ -14,6 +14,7 @@ from ringfence.planning.query_plans import make_single_stage_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import (
     Channel,
+    ColumnDistributions,
     Comparison,
     Curvature,
     Evaluation,
@@ -37,6 +38,7 @@ from ringfence.protocol import (
     parse_schema,
 )
 from ringfence.protocol.plan.sampling import SAMPLING_NAMES
+from ringfence.protocol.schema.maps.curves import Spline
 from ringfence.protocol.schema.schema import TableColumns, without_target
 from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
 from tests.support import rebuilt
@@ -56,6 +58,7 @@ PERSONS: dict[str, dict[str, Any]] = {
     "sum": {"person_rule": "sum"},
 }
 ASKED: list[Query] = [
+    ColumnDistributions(bins=8),
     Curvature(),
     FeatureMeans(),
     FeatureMoments(),
@@ -101,6 +104,8 @@ def test_both_agree_on_every_query_before_rounds_of_every_sampling_rule_and_rule
     persons = PERSONS.get(kind, {})
     request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule], **persons)
     schema = schema_with("number", person="who") if persons else schema_with(kind)
+    if isinstance(asked, ColumnDistributions):
+        schema = schema.with_maps((Spline(columns=("a", "b"), knots=5, degree=1, surveyed=True),))
     alone = make_plan(schema, [Member("clinic", 400, 1.0, DELTA)], request)
     both = asked_before(asked, alone)
     assert both.unit == ("person" if persons else "record")

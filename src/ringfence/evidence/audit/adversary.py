@@ -33,6 +33,7 @@ from ringfence.evidence.audit.noise_tests import SumOfSquares, sum_of_squares
 from ringfence.evidence.audit.plans import CLIP, private_keys
 from ringfence.protocol import (
     Answer,
+    ColumnDistributions,
     Comparison,
     Evaluation,
     FeatureMeans,
@@ -158,6 +159,8 @@ def server_argument(plan: Plan, stage: int) -> FloatArray:
     """
     query, weights, axes = plan.stages[stage].query, np.zeros(plan.dimension), np.eye(plan.data.width)
     match query:
+        case ColumnDistributions():
+            return np.array([end for column in plan.data.open_columns.values() for end in (column.low, column.high)])
         case Evaluation():
             return _evaluation_argument(plan, query)
         case Comparison():

@@ -32,6 +32,7 @@ from ringfence.evidence.audit.adversary import (
 from ringfence.evidence.audit.plans import CANARIES, CORRELATION, PERSON_ROWS, AuditQuery
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import (
+    ColumnDistributions,
     Curvature,
     Evaluation,
     FeatureMeans,
@@ -127,6 +128,9 @@ PRECONDITIONED_PAIR = canary_pair((1.0, 0.0, 1.0), (1.0, 0.0, -1.0))
 STATISTICS_PAIR = cell_pair({"dose": ("1", "0", ""), "label": ("a", "c", "b"), "size": ("1", "-1", "0.5")})
 """At one end of every column or at the other."""
 
+COLUMNS_PAIR = cell_pair({"dose": ("1", "0", "0.5"), "weight": ("0", "1", "0.5"), "size": ("1", "1", "1")})
+"""At one end of both columns or at the other."""
+
 SURVIVAL_PAIR = cell_pair({"days": ("1", "9", "3"), "died": ("yes", "no", "no")})
 """A time that ends early, by an event, or is observed to its bound without one."""
 
@@ -134,6 +138,10 @@ _DOSES = {
     "dose": {"type": "numeric", "lower": 0.0, "upper": 1.0, "missing": 0.0},
     "label": {"type": "categorical", "categories": ["a", "b", "c"]},
     "size": {"type": "numeric", "lower": -1.0, "upper": 1.0},
+}
+_CURVES = {
+    "columns": {name: {"type": "numeric", "lower": 0.0, "upper": 1.0} for name in ("dose", "weight", "size")},
+    "maps": [{"type": "spline", "columns": ["dose", "weight"], "knots": 3, "degree": 1, "surveyed": True}],
 }
 _DEATHS = {
     "days": {"type": "numeric", "lower": 0.0, "upper": 9.0},
@@ -270,6 +278,10 @@ MECHANISMS: dict[str, Mechanism] = {
         SURVIVAL_PAIR,
         parse_schema({"columns": _DEATHS}, target="days"),
         repeated=False,
+    ),
+    # Between the bounds of every column.
+    "column-distributions": _single_canary_mechanism(
+        ColumnDistributions(bins=8), COLUMNS_PAIR, parse_schema(_CURVES, target="size")
     ),
     # What intervals for coefficients rest on.
     "second-moments": _single_canary_mechanism(SecondMoments(start=pack(np.zeros(2))), SECOND_MOMENTS_PAIR),

@@ -101,7 +101,7 @@ def calibrated(draft: PlanDraft) -> Plan:
         calibrate.gaussian_shift(member.epsilon, member.allowed_delta - 1.01 * answers * slack)
         for member in draft.members
     ]
-    shift = min(shifts) * math.sqrt((1 - draft.choice.survey) / answers)
+    shift = min(shifts) * math.sqrt((1 - draft.survey_share) / answers)
     # A survey goes with each silo's own noise; what rounding and the grid add to its shift is less than this.
     draft = replace(
         draft,

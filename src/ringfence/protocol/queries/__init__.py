@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
+from ringfence.protocol.queries.column_distributions import ColumnDistributions as ColumnDistributions
 from ringfence.protocol.queries.comparison import Comparison as Comparison
 from ringfence.protocol.queries.curvature import Curvature as Curvature
 from ringfence.protocol.queries.evaluation import Evaluation as Evaluation
@@ -25,6 +26,7 @@ Query: TypeAlias = Annotated[
     | Curvature
     | FeatureMoments
     | FeatureMeans
+    | ColumnDistributions
     | Evaluation
     | Comparison
     | SecondMoments

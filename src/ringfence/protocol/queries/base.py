@@ -67,18 +67,25 @@ class BaseQuery(Public):
     """The interface that gate, accountant, review and server use.
 
     `trains`: its answers change the model's weights, so that without them there is no model. `about_model`: its answers
-    depend on a loss, which the plan must name. `rounds_for`: what its rounds are called beside others of a plan.
+    depend on a loss, which the plan must name. `about_features`: they depend on the records' features, so that a
+    request places the knots of open curves before its argument. `rounds_for`: what its rounds are called beside others
+    of a plan.
     """
 
     trains: ClassVar[bool] = False
     about_model: ClassVar[bool] = True
+    about_features: ClassVar[bool] = True
     rounds_for: ClassVar[str] = "survey"
 
     def check(self, facts: Facts) -> None:
         """Raise ValueError, with a clause that says why, if the query cannot be asked of such records."""
 
+    def knots(self, facts: Facts) -> int:
+        """Return how many knots a request places before the query's own argument."""
+        return facts.data.knots if self.about_features else 0
+
     def argument_length(self, facts: Facts) -> int:
-        """Return how many numbers a request carries. By default: the weights, if there is a model."""
+        """Return how many numbers a request carries after knots. By default: the weights, if there is a model."""
         return facts.dimension
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
@@ -123,6 +130,11 @@ class BaseQuery(Public):
         """Return the seconds and the memory that the answer takes. By default: a few passes over every record."""
         breadth = self.breadth(facts)
         return Effort(PASS * records * breadth, 8 * NUMBER * breadth * at_once(records, breadth))
+
+    def encoding_effort(self, facts: Facts, records: int) -> Effort:
+        """Return the effort of encoding the records with the knots that a request places."""
+        numbers = records * facts.data.width if self.knots(facts) else 0
+        return Effort(20 * PASS * numbers, NUMBER * numbers)
 
     @abstractmethod
     def reveals(self, facts: Facts, rounds: int) -> str:

@@ -22,6 +22,7 @@ class Statistics(MeanQuery):
     """
 
     about_model: ClassVar[bool] = False
+    about_features: ClassVar[bool] = False
     purpose: ClassVar[str] = (
         "a budgeted query asks every silo how the values in its columns are distributed, which describes the "
         "silos' data and helps with filling in a schema"

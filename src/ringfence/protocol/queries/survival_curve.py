@@ -21,6 +21,7 @@ class SurvivalCurve(MeanQuery):
     """
 
     about_model: ClassVar[bool] = False
+    about_features: ClassVar[bool] = False
     purpose: ClassVar[str] = (
         "a budgeted query asks every silo how long records last until an event, which gives a survival curve"
     )

@@ -6,20 +6,24 @@ records: they decide how values are scaled and clipped, so bounds read from data
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
+from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.public import Public, explain
 from ringfence.protocol.schema.blocks import Blocks
 from ringfence.protocol.schema.columns import Column, type_of
 from ringfence.protocol.schema.columns.base import ReadColumn, unfilled
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.maps import FeatureMap, blocks_of, check_maps
+from ringfence.protocol.schema.maps.curves import Spline
 from ringfence.protocol.schema.patterns import expanded
 from ringfence.protocol.schema.roles import Roles
 from ringfence.storage.toml_files import read_toml
@@ -140,6 +144,67 @@ class Schema(Roles, TableColumns):
     def blocks(self) -> Blocks:
         """The schema's feature vector without the constant: blocks of each column, then of maps of several columns."""
         return blocks_of(self.features, self.maps or ())
+
+    @cached_property
+    def open_curves(self) -> dict[str, Spline]:
+        """The curves whose knots a survey is to find, by the column's name."""
+        curves = [each for each in self.maps or () if isinstance(each, Spline) and each.is_open]
+        return {name: curve for curve in curves for name in curve.columns}
+
+    @cached_property
+    def knots(self) -> int:
+        """How many knots each request places."""
+        return sum(len(own) for own in self.even_knots)
+
+    @cached_property
+    def even_knots(self) -> list[tuple[float, ...]]:
+        """The open curves' knots, evenly from the column's lower bound to its upper one."""
+        return [curve.inner_knots(self.open_columns[name]) for name, curve in self.open_curves.items()]
+
+    @cached_property
+    def open_columns(self) -> dict[str, Scaled]:
+        """The columns with open curves, by name."""
+        columns = {name: self.used[name] for name in self.open_curves}
+        return {name: column for name, column in columns.items() if isinstance(column, Scaled)}
+
+    def placed(self, knots: FloatArray) -> "Schema":
+        """Return the schema with its open curves' knots at these places, one curve after the other.
+
+        ValueError if they do not increase, or lie beyond the columns' bounds.
+        """
+        key = knots.tobytes()
+        if key not in self._placed:
+            places, made = iter(knots.tolist()), list[FeatureMap]()
+            for each in self.maps or ():
+                if not isinstance(each, Spline) or not each.is_open:
+                    made.append(each)
+                    continue
+                for name in each.columns:
+                    own = tuple(islice(places, each.width(self.open_columns[name])))
+                    made.append(Spline(columns=(name,), knots=own, degree=1, surveyed=True))
+            self._placed.clear()  # of one run at a time
+            self._placed[key] = self.with_maps(tuple(made))
+        return self._placed[key]
+
+    def with_maps(self, maps: tuple[FeatureMap, ...] | None) -> "Schema":
+        """Return the schema with other maps; ValueError if they do not suit the columns."""
+        return Schema(**{name: getattr(self, name) for name in type(self).model_fields} | {"maps": maps})
+
+    def without_open_curves(self) -> "Schema":
+        """Return the schema with straight lines in place of open curves."""
+        kept = tuple(each for each in self.maps or () if not (isinstance(each, Spline) and each.is_open))
+        return self.with_maps(kept or None) if self.open_curves else self
+
+    def accepts(self, knots: FloatArray) -> bool:
+        """Return whether a request may place knots there; without any, it may."""
+        with suppress(ValueError):
+            return not knots.size or self.placed(knots) is not None
+        return False
+
+    @cached_property
+    def _placed(self) -> "dict[bytes, Schema]":
+        """The schema with the knots that were placed last."""
+        return {}
 
     @property
     def inputs(self) -> str:

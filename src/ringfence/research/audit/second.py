@@ -54,6 +54,7 @@ _TERMS: dict[str | None, Callable[[int, Any], float]] = {
 
 _SENSITIVITIES: dict[str, Callable[[Any, Plan, int], float]] = {
     "gradient": lambda query, plan, batch: 2 * query.clip * _longest_term(plan) / batch,
+    "column-distributions": lambda query, plan, batch: math.sqrt(2.0 * len(plan.data.open_curves)) / batch,
     "comparison": lambda query, plan, batch: 1.0 / batch,
     "curvature": lambda query, plan, batch: plan.data.feature_norm**2 / batch,
     "evaluation": lambda query, plan, batch: 1.0 / batch,

@@ -196,7 +196,7 @@ def choose_descent(
     """
     whitened = features.whitened(features.edge / 2)  # the root mean square of the noise's eigenvalues
     target = in_score_units(plan, target)
-    clip, step = _best_clip_and_step(plan, whitened, target, momentum)
+    clip, step, _ = _best_clip_and_step(plan, whitened, target, momentum)
     unit = clip * whitened.norm * target.spread * target.curvature
     start = np.zeros((*unit.shape, plan.data.width, plan.loss.outputs))
     if plan.data.intercept:
@@ -205,10 +205,18 @@ def choose_descent(
     return whitened.axes.scaled(1 / unit), step / target.curvature * unit**2, projected
 
 
+def unlearned_share(plan: Plan, features: FeatureMomentsEstimate) -> float:
+    """Return the expected squared error of scores after descent, relative to their variance, for a prior target."""
+    target, algorithm = in_score_units(plan, prior_of_target(plan)), plan.algorithm
+    momentum = algorithm.momentum if isinstance(algorithm, Preconditioned) else 0.0
+    error = _best_clip_and_step(plan, features.whitened(features.edge / 2), target, momentum)[2]
+    return float(error / (_explained(plan, target) if plan.loss.target_kind == "number" else SCORE_VARIANCE))
+
+
 def _best_clip_and_step(
     plan: Plan, whitened: WhitenedAxes, target: TargetEstimate, momentum: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the clip, in typical gradient norms, and the step size with the least expected error of the scores.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the clip, in typical gradient norms, and the step size with the least expected error, and the error.
 
     For a number both assume that its loss has the curvature 1 at the centre: with a curvature c, steps 1/c times as
     long and clips c times as large leave the same bias and the same noise.
@@ -249,7 +257,7 @@ def _best_clip_and_step(
     allowed = least.min(axis=-1, keepdims=True) + (SAME_ERROR if plan.loss.target_kind == "class" else 0.0)
     chosen = len(clips) - 1 - np.argmax((least <= allowed)[..., ::-1], axis=-1)  # the largest of them
     best = np.argmin(np.take_along_axis(errors, chosen[..., None, None], axis=-2)[..., 0, :], axis=-1)
-    return clips[chosen], np.take_along_axis(steps, best[..., None], axis=-1)[..., 0]
+    return clips[chosen], np.take_along_axis(steps, best[..., None], axis=-1)[..., 0], least.min(axis=-1)
 
 
 def _column(numbers: Number) -> FloatArray:

@@ -81,19 +81,21 @@ def noise_edge(noise: float, width: int) -> float:
 
 
 def principal_axes(axes: FloatArray, matrix: FloatArray, noise: float) -> PrincipalAxes:
-    """Estimate the principal axes from a noisy second-moment matrix along the given axes."""
-    width = matrix.shape[-1]
+    """Estimate the principal axes from a noisy second-moment matrix along the given axes, of which some may be 0."""
+    used = np.any(axes != 0, axis=-1)
+    matrix, width = matrix * (used[..., None] & used[..., None, :]), int(np.max(np.sum(used, axis=-1)))
     values, vectors = np.linalg.eigh(matrix)
     # Their signs, which rounding decides otherwise, decide how the next round's noise adds to its answers.
     vectors = np.where(np.sum(vectors, axis=-2, keepdims=True) < 0, -vectors, vectors)
+    exists = np.einsum("...ij,...i->...j", vectors**2, 1.0 * used) > 0.5  # the others are directions of no axis
     edge = noise_edge(noise, width)
     clear = values > edge
     # An eigenvalue θ above half the edge e appears, under noise, at θ + (e/2)²/θ.
     moments = np.where(clear, (values + np.sqrt(np.maximum(values**2 - edge**2, 0.0))) / 2, 0.0)
-    rest = np.maximum(np.sum(~clear, axis=-1), 1)
+    rest = np.maximum(np.sum(~clear & exists, axis=-1), 1)
     left = (np.trace(matrix, axis1=-2, axis2=-1) - np.sum(moments, axis=-1)) / rest
-    shared = np.maximum(left, noise / (2 * np.sqrt(rest)))
-    return PrincipalAxes(vectors.swapaxes(-1, -2) @ axes, np.where(clear, moments, shared[..., None]), edge)
+    shared = np.maximum(left, noise / (2 * np.sqrt(rest)))[..., None] * exists
+    return PrincipalAxes(vectors.swapaxes(-1, -2) @ axes, np.where(clear, moments, shared), edge)
 
 
 def main_direction(mean: FloatArray, trace: Number, *, noise: float, edge: float, norm: float) -> MainDirection:

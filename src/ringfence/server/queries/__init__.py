@@ -5,9 +5,12 @@ Everything here is post-processing of noisy messages, at no privacy cost.
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from ringfence import protocol
 from ringfence.protocol import BaseQuery, FloatArray, Query
 from ringfence.server.queries import (
+    column_distributions,
     comparison,
     curvature,
     evaluation,
@@ -31,6 +34,7 @@ class QueryAtServer(Protocol):
 
 
 HANDLERS: dict[type[BaseQuery], QueryAtServer] = {
+    protocol.ColumnDistributions: column_distributions,
     protocol.Comparison: comparison,
     protocol.Curvature: curvature,
     protocol.Evaluation: evaluation,
@@ -40,6 +44,16 @@ HANDLERS: dict[type[BaseQuery], QueryAtServer] = {
     protocol.PreconditionedGradient: gradient,
     protocol.SecondMoments: second_moments,
 }
+
+
+def requested(query: Query, server: ServerState, round: int) -> FloatArray:
+    """Return what a request carries: the knots of open curves, if the answer depends on them, and the argument."""
+    argument = handler_of(query).argument(query, server, round)
+    if not query.knots(server.plan):
+        return argument
+    return np.concatenate(
+        [np.broadcast_to(server.knots, (*argument.shape[:-1], server.knots.shape[-1])), argument], axis=-1
+    )
 
 
 def handler_of(query: Query) -> QueryAtServer:

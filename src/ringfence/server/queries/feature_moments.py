@@ -1,15 +1,18 @@
 """The survey of feature moments: each round's axes whiten the estimate of the round before."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from ringfence.protocol import FeatureMoments, FloatArray
+from ringfence.protocol import FeatureMoments, FloatArray, Plan
 from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
+from ringfence.server.algorithms.columns import first_axes
 from ringfence.server.algorithms.survey import TargetSurvey
 from ringfence.server.algorithms.whitening import principal_axes
 from ringfence.server.queries import findings
+from ringfence.server.queries.column_distributions import ColumnsSurvey
 from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 
@@ -54,6 +57,14 @@ def _before(query: FeatureMoments, server: ServerState) -> MomentsSurvey:
     finding = server.findings.get(query.name)
     if isinstance(finding, MomentsSurvey):
         return finding
-    data = server.plan.data
+    data, columns = server.plan.data, server.findings.get("column-distributions")
     axes = np.eye(data.width) / data.feature_norm
+    if isinstance(columns, ColumnsSurvey):
+        axes = first_axes(server.plan, columns.columns, server.knots, _noise(query, server.plan))
     return MomentsSurvey(np.zeros(0), 0.0, axes=axes, target=TargetSurvey.initial(server.plan))
+
+
+def _noise(query: FeatureMoments, plan: Plan) -> float:
+    """Return the noise of a number in the survey's average if all silos answer."""
+    stage = next(number for number, stage in enumerate(plan.stages) if stage.query == query)
+    return float(math.fsum(terms.stages[stage].sigma ** -2 for terms in plan.silos) ** -0.5)

@@ -191,9 +191,10 @@ class Gate:
             return RefusalReason.ROUND_PASSED
         stage, number, _ = plan.place(request.round)
         query, first = stage.query, plan.first_rounds[number]
-        if argument.shape != (query.argument_length(plan),):
+        placed = query.knots(plan)
+        if argument.shape != (placed + query.argument_length(plan),):
             return RefusalReason.MALFORMED
-        if not query.accepts(plan, argument):
+        if not (plan.data.accepts(argument[:placed]) and query.accepts(plan, argument[placed:])):
             return RefusalReason.OUTSIDE_DOMAIN
         answered = sum(map(range(first, first + stage.rounds).__contains__, approved.rounds))
         if answered >= stage.most_answers:  # by the silo's own count of charges: the server may ask as it likes

@@ -38,6 +38,7 @@ def largest_round(plan: Plan, terms: SiloTerms) -> Effort:
     for stage, own in zip(plan.stages, terms.stages, strict=True):
         round = (
             stage.query.effort(plan, terms.records)
+            + stage.query.encoding_effort(plan, terms.records)
             + stage.sampling.effort(terms.records)
             + stage.channel.effort(plan, stage, own.batch)
         )

@@ -13,6 +13,7 @@ import numpy as np
 from ringfence import protocol
 from ringfence.protocol import BaseQuery, FloatArray, Plan, Query
 from ringfence.silo.queries import (
+    column_distributions,
     comparison,
     curvature,
     evaluation,
@@ -76,6 +77,7 @@ class MeanOfTerms:
 
 
 COMPUTATIONS: dict[type[BaseQuery], AnswerFromRecords] = {
+    protocol.ColumnDistributions: MeanOfTerms(column_distributions.terms, in_parts=True),
     protocol.Comparison: MeanOfTerms(comparison.terms),
     protocol.Curvature: curvature,
     protocol.Evaluation: MeanOfTerms(evaluation.terms),
@@ -92,7 +94,12 @@ COMPUTATIONS: dict[type[BaseQuery], AnswerFromRecords] = {
 def compute(
     query: Query, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
 ) -> FloatArray:
-    """Return the exact answer to any query, without noise: a pure function, not private by itself."""
+    """Return the exact answer to any query, without noise: a pure function, not private by itself.
+
+    The argument may begin with the places of knots, by which the records are then encoded.
+    """
     computation = COMPUTATIONS[type(query)]
+    knots, argument = np.split(argument, [query.knots(plan)])
+    records = records.encoded(plan.data.placed(knots)) if knots.size else records
     total = records.total(partial(computation.total, query, plan, argument), chosen, query.breadth(plan))
     return computation.answer(query, plan, argument, total, batch)

@@ -17,7 +17,7 @@ from ringfence.protocol.schema.encoding import clamped_parts, features_of, requi
 from ringfence.protocol.schema.roles import Roles
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records import exact_sums
-from ringfence.silo.records.exact_sums import Counts
+from ringfence.silo.records.exact_sums import Counts, Precision
 from ringfence.silo.records.marks import RowMarks
 from ringfence.silo.records.persons import Persons
 from ringfence.silo.records.reading import TableRows, name_of, read_rows
@@ -41,12 +41,12 @@ class Records(Unpicklable):
     Where the schema identifies persons, `of_row` numbers the person of each row, and a record is a person: the number
     of persons is public, the number of rows of each is not. Rows are kept in the order of their persons.
 
-    `precision` is how the features are stored (`silo.records.storage`): sums are exact in any case.
+    `keeping` says where and how the features are stored (`silo.records.storage`): sums are exact in any case.
 
     `cells` are what the features and targets were made from, for queries about columns; computed records have none.
     """
 
-    __slots__ = ("cells", "features", "marks", "norms", "persons", "precision", "schema", "targets")
+    __slots__ = ("_again", "cells", "features", "keeping", "marks", "norms", "persons", "schema", "targets")
     were_moved = False
     version: int | None = None
 
@@ -89,10 +89,11 @@ class Records(Unpicklable):
             targets, self.persons = targets[order], Persons(of_row[order])
             cells = _rows_of(cells, order)
         self.schema = schema
+        self._again: Records | None = None
         self.cells = cells
         self.targets = targets
         self.marks = marks
-        self.precision = keeping.precision
+        self.keeping = keeping
         width = features_at(slice(0, 1)).shape[1]
         self.features = keeping.empty((count, width), keeping.precision.dtype)
         self.norms: FloatArray = np.empty(count)
@@ -101,6 +102,11 @@ class Records(Unpicklable):
             rounded = exact_sums.rounded_rows(rows, self.precision.row_bits)
             self.features[part] = rounded
             self.norms[part] = row_norms(rounded)
+
+    @property
+    def precision(self) -> Precision:
+        """How the records' features are stored."""
+        return self.keeping.precision
 
     def __len__(self) -> int:
         """Return the number of records, or of persons."""
@@ -176,7 +182,7 @@ class Records(Unpicklable):
     def _part(self, members: slice, rows: slice) -> "Records":
         """Return some of the records, for a sum. How long that takes must not tell whether any cell was clamped."""
         part = Records.__new__(Records)
-        part.schema, part.marks, part.precision = self.schema, self.marks, self.precision
+        part.schema, part.marks, part.keeping = self.schema, self.marks, self.keeping
         part.features, part.targets, part.norms = self.features[rows], self.targets[rows], self.norms[rows]
         part.persons = None if self.persons is None else Persons(self.persons.of_row[rows] - members.start)
         cells = self.cells
@@ -232,13 +238,20 @@ class Records(Unpicklable):
         """Return why a plan with that schema does not fit these records; empty if it does."""
         if schema.person is not None and self.persons is None:
             return "the plan protects persons, but these records do not identify them"
-        return "" if schema == self.schema else "its records were read with another schema"
+        same = schema == self.schema or (self.cells is not None and schema.with_maps(self.schema.maps) == self.schema)
+        return "" if same else "its records were read with another schema"
 
     def encoded(self, schema: Schema) -> "Records":
-        """Return the records as that schema encodes them; it must be the schema that they were read with."""
-        if schema != self.schema:
-            raise RecordsError("These records were read with another schema: read them again from their file.")
-        return self
+        """Return the records as that schema encodes them; it may differ in maps from the one they were read with."""
+        if schema == self.schema:
+            return self
+        if self._again is None or self._again.schema != schema:
+            if self.difference(schema):
+                raise RecordsError("These records were read with another schema: read them again from their file.")
+            cells, of_row = self.table_cells("Maps need"), None if self.persons is None else self.persons.of_row
+            self._again = None  # makes room
+            self._again = Records.of_cells(schema, cells, self.marks, of_row, self.keeping)
+        return self._again
 
 
 class DataSet(Unpicklable):

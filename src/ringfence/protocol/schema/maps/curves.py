@@ -54,6 +54,9 @@ class Spline(Curve):
     the bounds, in the column's own numbers or dates. Beyond the bounds knots go on as far apart as the nearest two, so
     that the basis is that of scikit-learn's SplineTransformer. There are knots + degree − 1 features, which take the
     place of the column's own: a straight line is among their sums.
+
+    Knots that are `surveyed` are found by a survey: each request places them (`Schema.placed`). The curve is then made
+    of straight lines, and constant beyond the outermost knots.
     """
 
     constant: ClassVar[float] = 1.0
@@ -62,9 +65,12 @@ class Spline(Curve):
     type: Literal["spline"] = "spline"
     knots: Annotated[int, Field(ge=2, le=MOST_KNOTS)] | Places = 5
     degree: int = Field(default=3, ge=1, le=5)
+    surveyed: Only = None
 
     def fit(self, column: Scaled) -> None:
-        """Refuse a spline's knots beyond the column's bounds, or out of order."""
+        """Refuse a spline's knots beyond the column's bounds, or out of order, and surveyed ones for smooth curves."""
+        if self.surveyed and self.degree > 1:
+            raise ValueError("surveyed knots are for straight lines: give it degree = 1")
         if isinstance(self.knots, int):
             return
         places = [column.number_of(knot) for knot in self.knots]
@@ -73,29 +79,37 @@ class Spline(Curve):
         if any(later <= earlier for earlier, later in pairwise(places)):
             raise ValueError("knots must increase: sort them, and name each once")
         least = 1e-9 * (column.high - column.low)
-        if any(later - earlier <= least for earlier, later in pairwise(self._inner(column))):
+        if any(later - earlier <= least for earlier, later in pairwise(self.inner_knots(column))):
             raise ValueError("two knots are too close to each other, or to a bound, to compute with: leave one out")
 
-    def _inner(self, column: Scaled) -> tuple[float, ...]:
-        """Return the spline's knots from bound to bound."""
+    @property
+    def is_open(self) -> bool:
+        """Whether the spline's knots are still to be found."""
+        return bool(self.surveyed) and isinstance(self.knots, int)
+
+    def inner_knots(self, column: Scaled) -> tuple[float, ...]:
+        """Return the spline's knots from bound to bound, or the surveyed ones."""
         if isinstance(self.knots, int):
             steps = self.knots - 1
             between = (column.low + (column.high - column.low) * step / steps for step in range(1, steps))
             return (column.low, *between, column.high)
-        return tuple(sorted({column.low, column.high, *map(column.number_of, self.knots)}))
+        places = tuple(map(column.number_of, self.knots))
+        return places if self.surveyed else tuple(sorted({column.low, column.high, *places}))
 
     def width(self, column: Scaled) -> int:
         """Return how many functions the spline basis has."""
-        return len(self._inner(column)) + self.degree - 1
+        return len(self.inner_knots(column)) + self.degree - 1
 
     def bound(self, column: Scaled) -> float:
         """Return the largest norm of a spline basis, to a ten-thousandth, never less: √½ for even knots, degree 3."""
-        inner = self._inner(column)
+        if self.surveyed:
+            return 1.0  # wherever the knots are
+        inner = self.inner_knots(column)
         return _largest_norm(inner[:2] if isinstance(self.knots, int) else inner, self.degree)
 
     def names(self, name: str, column: Scaled) -> list[str]:
         """Return the number of each B-spline, and about where its bump is."""
-        knots = _extended(self._inner(column), self.degree)
+        knots = _extended(self.inner_knots(column), self.degree)
         middles = [sum(knots[at + 1 : at + 1 + self.degree]) / self.degree for at in range(self.width(column))]
         shown = (column.written(middle) for middle in middles)
         return [
@@ -104,8 +118,9 @@ class Spline(Curve):
         ]
 
     def values(self, numbers: FloatArray, column: Scaled) -> FloatArray:
-        """Return the spline basis at each number."""
-        return basis(numbers, self._inner(column), self.degree)
+        """Return the spline basis at each number; beyond surveyed knots, that at the nearest of them."""
+        inner = self.inner_knots(column)
+        return basis(np.clip(numbers, inner[0], inner[-1]), inner, self.degree)
 
     @property
     def words(self) -> str:
@@ -205,7 +220,7 @@ class CurveBlock(Block):
 
     def __init__(self, curve: Spline | Cyclic, name: str, column: Scaled, *, indicator: bool) -> None:
         """Make the block of a curve of one column; `indicator` appends the indicator of empty cells."""
-        self._curve, self._name, self._column, self._indicator = curve, name, column, indicator
+        self.curve, self.name, self._column, self._indicator = curve, name, column, indicator
         self.width = curve.width(column) + indicator
         self.bound = max(curve.bound(column), 1.0) if indicator else curve.bound(column)
         self.constant = curve.constant if indicator or not column.indicator else 0.0
@@ -213,13 +228,13 @@ class CurveBlock(Block):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the curve's features and of the indicator."""
-        own = self._curve.names(self._name, self._column)
-        return (*own, f"{self._name} is missing") if self._indicator else tuple(own)
+        own = self.curve.names(self.name, self._column)
+        return (*own, f"{self.name} is missing") if self._indicator else tuple(own)
 
     def features(self, readings: Readings) -> FloatArray:
         """Return the curve's features of a column's reading."""
-        reading = readings[self._name]
-        values = self._curve.values(self._column.in_units(reading.values), self._column)
+        reading = readings[self.name]
+        values = self.curve.values(self._column.in_units(reading.values), self._column)
         if self._column.indicator and reading.empty is not None:
             values[reading.empty] = 0.0
         return self._column.with_indicator(values, reading) if self._indicator else values

@@ -1,0 +1,47 @@
+"""The survey of columns: a second look between the ends that the first one finds, and then the knots of curves."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ringfence.protocol import ColumnDistributions, FloatArray
+from ringfence.server.algorithms.columns import ColumnDistribution, column_distribution
+from ringfence.server.queries import findings
+from ringfence.server.state import Findings, RoundAnswers, ServerState
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsSurvey(Findings):
+    """The last round's histograms, and every column's distribution."""
+
+    is_plain: ClassVar[bool] = False
+    columns: tuple[ColumnDistribution, ...]
+
+
+def argument(query: ColumnDistributions, server: ServerState, round: int) -> FloatArray:
+    """Return the ends between which each column's distribution is asked for."""
+    return np.array([end for lower, upper in _ends(query, server) for end in (lower, upper)])
+
+
+def receive(query: ColumnDistributions, server: ServerState, answers: RoundAnswers) -> ServerState:
+    """Narrow every column's ends to the occupied bins, and place the knots of its curve between them."""
+    finding = (
+        findings.least_noise(server.plan, answers) or findings.receive(query, server, answers).findings[query.name]
+    )
+    shares = finding.statistic.reshape(-1, query.bins)
+    columns = tuple(
+        column_distribution(own, *ends, finding.noise) for own, ends in zip(shares, _ends(query, server), strict=True)
+    )
+    counts = map(len, server.plan.data.even_knots)
+    knots = np.concatenate([column.knots(count) for column, count in zip(columns, counts, strict=True)])
+    survey = ColumnsSurvey(finding.statistic, finding.noise, finding.weight, finding.each, columns=columns)
+    return replace(server.with_finding(query.name, survey), knots=knots)
+
+
+def _ends(query: ColumnDistributions, server: ServerState) -> list[tuple[float, float]]:
+    """Return the columns' ends that the survey has found so far; at first, their bounds."""
+    finding = server.findings.get(query.name)
+    if isinstance(finding, ColumnsSurvey):
+        return [(column.lower, column.upper) for column in finding.columns]
+    return [(column.low, column.high) for column in server.plan.data.open_columns.values()]
