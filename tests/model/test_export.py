@@ -10,7 +10,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from ringfence.errors import PlanError, RecordsError
+from ringfence.errors import RecordsError
 from ringfence.model.export import LinearFunction
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee
@@ -124,8 +124,6 @@ def test_a_model_with_maps_is_exported_with_all_that_its_coefficients_are_of() -
         each.model_dump(mode="json") for each in trained.plan.data.maps or ()
     ]
     assert np.allclose(linear.to_scikit_learn().decision_function(pd.DataFrame(matrix)), scores[:, 0])
-    with pytest.raises(PlanError, match="Maps of columns cannot be exported to ONNX: export to JSON"):
-        linear.to_onnx()
 
 
 @pytest.mark.parametrize(("loss", "target"), LOSSES)
@@ -186,6 +184,45 @@ def test_an_onnx_graph_predicts_as_the_model_does_beyond_the_bounds_too(
         shares = np.array([values for name, values in expected.items() if name != target], dtype=float).T
         assert np.allclose(found["probabilities"], shares, rtol=1e-9, atol=1e-15)
     assert ("probabilities" in found) == tells
+
+
+KNOTS = {"type": "spline", "columns": ["age"], "knots": [18, 65.5]}
+YEARS = {"type": "cyclic", "columns": ["seen"], "period": 365.2425, "harmonics": 3}
+MAPS: list[list[dict[str, Any]]] = [
+    *([{"type": "spline", "columns": ["age", "dose", "seen"], "degree": degree}] for degree in (1, 2, 3, 5)),
+    [KNOTS, YEARS | {"keep": True}],
+    [KNOTS, YEARS, {"type": "cyclic", "columns": ["dose"], "period": 7}],
+    [KNOTS, {"type": "interaction", "columns": ["age", "ward", "dose", "seen"]}],
+    [{"type": "fourier", "columns": ["age", "ward", "seen"], "features": 20, "scale": 0.7, "seed": 3}],
+    [KNOTS, YEARS, {"type": "fourier", "columns": ["age", "seen"], "features": 6, "seed": 1}],
+]
+
+
+@pytest.mark.parametrize("indicator", [False, True])
+@pytest.mark.parametrize("radius", [None, 1.0])
+@pytest.mark.parametrize("maps", MAPS)
+def test_an_onnx_graph_makes_what_maps_make_at_and_beyond_the_bounds_and_of_missing_cells(
+    maps: list[dict[str, Any]], radius: float | None, indicator: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = {"missing": 10, "indicator": True} if indicator else {"missing": 10}
+    monkeypatch.setitem(COLUMNS, "dose", {"type": "numeric", "lower": -5, "upper": 45, "center": 3, **marked})
+    monkeypatch.setitem(
+        COLUMNS, "seen", {"type": "date", "lower": "2020-02-29", "upper": "2024-12-31", "missing": "2022-01-01"}
+    )
+    trained = model("squared", "cost", radius=radius, maps=maps)
+    cells = table()
+    cells["age"][:6] = ["1000", "-3", "0", "120", "18", "65.5"]
+    cells["seen"] = ["", "2020-02-29", "2030-01-01", *(f"20{20 + row // 12}-{row % 12 + 1:02}-07" for row in range(37))]
+    linear = trained.linear()
+    graph, matrix = linear.to_onnx(), linear.matrix(cells, mapped=False)
+    expected = np.array(trained.predict(cells), dtype=float)
+    found = run_onnx(graph, matrix)["prediction"]
+    assert np.allclose(found, expected, rtol=1e-11)
+    blank = np.where(matrix == 10.0, np.nan, matrix)  # the missing dose
+    blank[0, -1 - 3] = np.nan
+    if indicator:
+        blank[0, 2] = 0.0
+    assert np.array_equal(run_onnx(graph, blank)["prediction"], found)
 
 
 @pytest.mark.parametrize(("loss", "role"), [("poisson", "exposure"), ("gamma", "offset"), ("squared", "offset")])

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.errors import OutputError, require_extra
+from ringfence.errors import OutputError
+from ringfence.model.onnx_graph import Graph, add_features
 from ringfence.protocol import FloatArray, Loss, Schema
 from ringfence.protocol.losses.log_link import STEEPEST
 from ringfence.protocol.schema.encoding import read_cells
+from ringfence.protocol.schema.maps import blocks_of
 from ringfence.sources.cells import Table
 
 
@@ -66,10 +68,14 @@ class LinearFunction:
         """A name for every score of an exported model."""
         return self.loss.output_names(self.schema.targets, self.classes, self.schema.target_scaling[0])
 
-    def matrix(self, table: Table, *, source: str = "the table") -> FloatArray:
-        """Return the matrix of a table for an exported model; bad cells are refused by row and column."""
+    def matrix(self, table: Table, *, mapped: bool = True, source: str = "the table") -> FloatArray:
+        """Return the matrix of a table for an exported model; bad cells are refused by row and column.
+
+        Unless `mapped`, it holds every column's own numbers instead of what maps make of them, as an ONNX graph takes.
+        """
         readings = read_cells(self.schema.features, table, source=source)
-        return np.hstack([block.plain(table, readings) for block in self.schema.blocks])
+        blocks = self.schema.blocks if mapped else blocks_of(self.schema.features, ())
+        return np.hstack([block.plain(table, readings) for block in blocks])
 
     def to_json(self) -> str:
         """Return one JSON object: `target`, `classes`, `features`, and per output `coefficients` and an intercept."""
@@ -128,12 +134,12 @@ class LinearFunction:
     def to_onnx(self) -> bytes:
         """Return an ONNX graph that predicts as the model itself does, with the schema's clamping and `radius`.
 
-        Inputs: `features`, a matrix of doubles as `matrix` makes it, in which NaN stands for what is missing; and
-        `offset`, a number per row, if the schema names an offset or an exposure. Outputs: `prediction`, numbers in the
-        target's units or names of classes; `scores`; and `probabilities` where the loss has them. The model's metadata
-        names the matrix's columns.
+        Inputs: `features`, a matrix of doubles as `matrix(table, mapped=False)` makes it, in which NaN stands for what
+        is missing; and `offset`, a number per row, if the schema names an offset or an exposure. Outputs: `prediction`,
+        numbers in the target's units or names of classes; `scores`; and `probabilities` where the loss has them. The
+        model's metadata names the matrix's columns.
         """
-        graph = _Graph()
+        graph = Graph()
         scores = _add_scores(graph, self)
         if self.classes:
             _add_class_output(graph, self, scores)
@@ -141,7 +147,7 @@ class LinearFunction:
             _add_time_output(graph, self, scores)
         else:
             _add_number_output(graph, self, scores)
-        columns = json.dumps(self.features)
+        columns = json.dumps(blocks_of(self.schema.features, ()).names)
         return graph.serialised({"target": ", ".join(self.schema.targets), "features": columns, "loss": self.loss.name})
 
 
@@ -160,76 +166,11 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-OPSET, FORMAT = 18, 10
-"""The newest that runtimes of two years read."""
-
-
-class _Graph:
-    """Collects nodes, constants, inputs and outputs; a tensor is known by its name."""
-
-    def __init__(self) -> None:
-        """Begin an empty ONNX graph."""
-        require_extra("onnx", "An ONNX graph", "onnx", error=OutputError)
-        import onnx
-
-        self._onnx = onnx
-        self._graph = onnx.GraphProto(name="ringfence")
-
-    def constant(self, value: Any) -> str:
-        """Add a constant tensor to the ONNX graph."""
-        name = f"constant_{len(self._graph.initializer)}"
-        self._graph.initializer.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def apply(self, operation: str, *inputs: str, unused: int = 0, **attributes: Any) -> str:
-        """Add an operation to the ONNX graph, and return its first result; others are unused."""
-        name = f"{operation.lower()}_{len(self._graph.node)}"
-        results = [name, *(f"{name}_unused_{number}" for number in range(unused))]
-        self._graph.node.append(self._onnx.helper.make_node(operation, inputs, results, **attributes))
-        return name
-
-    def whole(self, value: str) -> str:
-        """Add a cast to whole numbers to the ONNX graph."""
-        return self.apply("Cast", value, to=self._onnx.TensorProto.INT64)
-
-    def takes(self, name: str, *shape: int) -> str:
-        """Add an input to the ONNX graph: a number, or several, per row."""
-        kind = self._onnx.TensorProto.DOUBLE
-        self._graph.input.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
-        return name
-
-    def gives(self, name: str, value: str, *shape: int, text: bool = False) -> None:
-        """Add an output to the ONNX graph: a number or a text, or several, per row."""
-        self._graph.node.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        kind = self._onnx.TensorProto.STRING if text else self._onnx.TensorProto.DOUBLE
-        self._graph.output.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
-
-    def serialised(self, metadata: dict[str, str]) -> bytes:
-        """Return the checked ONNX model as bytes."""
-        helper = self._onnx.helper
-        opsets = [helper.make_opsetid("", OPSET)]
-        model = helper.make_model(self._graph, producer_name="ringfence", opset_imports=opsets)
-        model.ir_version = FORMAT
-        helper.set_model_props(model, metadata)
-        self._onnx.checker.check_model(model, full_check=True)
-        return bytes(model.SerializeToString())
-
-
-def _add_scores(graph: _Graph, linear: LinearFunction) -> str:
-    """Add the scores to the ONNX graph: clamp, centre, clip to the radius and multiply, in the target's units."""
+def _add_scores(graph: Graph, linear: LinearFunction) -> str:
+    """Add the scores to the ONNX graph, in the target's units."""
     schema, coefficients = linear.schema, linear.coefficients.T
     offsets, units = _scaling(schema)
-    lower, upper, missing = np.array([bounds for block in schema.blocks for bounds in block.limits]).T
-    features = graph.takes("features", len(linear.features))
-    filled = graph.apply("Where", graph.apply("IsNaN", features), graph.constant(missing), features)
-    clamped = graph.apply("Min", graph.apply("Max", filled, graph.constant(lower)), graph.constant(upper))
-    inner = graph.apply("Sub", clamped, graph.constant(offsets))
-    if schema.radius is not None:
-        radius = graph.constant([schema.radius])
-        scaled = graph.apply("Div", inner, graph.constant(units))
-        norms = graph.apply("ReduceL2", scaled, graph.constant([1]), keepdims=1)
-        inner = graph.apply("Mul", inner, graph.apply("Div", radius, graph.apply("Max", norms, radius)))
-    products = graph.apply("MatMul", inner, graph.constant(coefficients))
+    products = graph.apply("MatMul", add_features(graph, schema), graph.constant(units[:, None] * coefficients))
     scores = graph.apply("Add", products, graph.constant(linear.intercepts + offsets @ coefficients))
     if schema.offset is not None or schema.exposure is not None:
         scores = graph.apply("Add", scores, _add_offset(graph, linear))
@@ -237,7 +178,7 @@ def _add_scores(graph: _Graph, linear: LinearFunction) -> str:
     return scores
 
 
-def _add_offset(graph: _Graph, linear: LinearFunction) -> str:
+def _add_offset(graph: Graph, linear: LinearFunction) -> str:
     """Clamp a row's offset, or the logarithm of its exposure, to its public range, in the scores' units."""
     middle, reach = linear.schema.offset_range
     unit, _ = linear.loss.score_units(*linear.schema.target_scaling)
@@ -248,7 +189,7 @@ def _add_offset(graph: _Graph, linear: LinearFunction) -> str:
     return graph.apply("Mul", graph.apply("Min", raised, graph.constant(middle + reach)), graph.constant(unit))
 
 
-def _add_number_output(graph: _Graph, linear: LinearFunction, scores: str) -> None:
+def _add_number_output(graph: Graph, linear: LinearFunction, scores: str) -> None:
     """Predict numbers: the scores themselves, or the means whose logarithms they are."""
     outputs = len(linear.intercepts)
     several = [outputs] if outputs > 1 else []
@@ -256,7 +197,7 @@ def _add_number_output(graph: _Graph, linear: LinearFunction, scores: str) -> No
     graph.gives("prediction", graph.apply("Reshape", found, graph.constant([-1, *several])), *several)
 
 
-def _add_time_output(graph: _Graph, linear: LinearFunction, scores: str) -> None:
+def _add_time_output(graph: Graph, linear: LinearFunction, scores: str) -> None:
     """Predict the expected time without an event, from a hazard in every part of the time (`losses.shared_slopes`).
 
     In a part of length l with the hazard h it is (1 − e^−hl)/h, and l·(1 − hl/2) where hl is too small for the former.
@@ -276,14 +217,14 @@ def _add_time_output(graph: _Graph, linear: LinearFunction, scores: str) -> None
     graph.gives("prediction", total)
 
 
-def _exponential_of_scores(graph: _Graph, linear: LinearFunction, scores: str) -> str:
+def _exponential_of_scores(graph: Graph, linear: LinearFunction, scores: str) -> str:
     """Return means or hazards in the target's own units; scores are held where the loss holds them."""
     _, shift = linear.loss.score_units(*linear.schema.target_scaling)
     raised = graph.apply("Max", scores, graph.constant(shift - STEEPEST))
     return graph.apply("Exp", graph.apply("Min", raised, graph.constant(shift + STEEPEST)))
 
 
-def _add_class_output(graph: _Graph, linear: LinearFunction, scores: str) -> None:
+def _add_class_output(graph: Graph, linear: LinearFunction, scores: str) -> None:
     """Predict a class's name, and every class's probability if the loss has them."""
     zero = graph.constant(0.0)
     above = graph.apply("Greater", scores, zero)
@@ -303,7 +244,7 @@ def _add_class_output(graph: _Graph, linear: LinearFunction, scores: str) -> Non
     graph.gives("probabilities", found, len(linear.classes))
 
 
-def _ordinal_probabilities(graph: _Graph, linear: LinearFunction, scores: str) -> str:
+def _ordinal_probabilities(graph: Graph, linear: LinearFunction, scores: str) -> str:
     """Return differences of neighbouring thresholds' shares, once the thresholds are in order."""
     count = len(linear.intercepts)
     ordered = graph.apply("TopK", scores, graph.constant([count]), axis=1, largest=1, sorted=1, unused=1)

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ringfence.errors import PlanError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.sources.cells import Table, as_cells
@@ -37,13 +36,6 @@ class Block:
         """Offset and unit of each feature of a block, in the numbers of `plain`."""
         return ((0.0, 1.0),) * self.width
 
-    @property
-    def limits(self) -> Sequence[tuple[float, float, float]]:
-        """Between what each is clamped, in the table's own numbers, and what an empty cell counts as; PlanError."""
-        raise PlanError(
-            "Maps of columns cannot be exported to ONNX: export to JSON, which names the maps and all coefficients."
-        )
-
     def features(self, readings: Readings) -> FloatArray:
         """Return the features of a block, a row for each record."""
         raise NotImplementedError
@@ -58,31 +50,26 @@ class ColumnBlock(Block):
 
     def __init__(self, name: str, column: ReadColumn) -> None:
         """Make the block of a single column's own features."""
-        self._name, self._column = name, column
+        self.name, self.column = name, column
         self.width, self.bound, self.constant = len(column.scaling), column.bound, column.constant
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the features in the block of a single column."""
-        return self._column.feature_names(self._name)
+        return self.column.feature_names(self.name)
 
     @property
     def scaling(self) -> Sequence[tuple[float, float]]:
         """Offset and unit of each feature in the block of a single column."""
-        return self._column.scaling
-
-    @property
-    def limits(self) -> Sequence[tuple[float, float, float]]:
-        """The bounds of each feature in the block of a single column."""
-        return self._column.limits
+        return self.column.scaling
 
     def features(self, readings: Readings) -> FloatArray:
         """Return the features in the block of a single column."""
-        return self._column.features(readings[self._name])
+        return self.column.features(readings[self.name])
 
     def plain(self, table: Table, readings: Readings) -> FloatArray:
         """Return the table's own numbers for the block of a single column, which need not keep the bounds."""
-        return self._column.plain(as_cells(table[self._name]))
+        return self.column.plain(as_cells(table[self.name]))
 
 
 class Blocks(tuple[Block, ...]):

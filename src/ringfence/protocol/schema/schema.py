@@ -159,7 +159,7 @@ class Schema(Roles, TableColumns):
     @cached_property
     def even_knots(self) -> list[tuple[float, ...]]:
         """The open curves' knots, evenly from the column's lower bound to its upper one."""
-        return [curve.inner_knots(self.open_columns[name]) for name, curve in self.open_curves.items()]
+        return [curve.inner(self.open_columns[name]) for name, curve in self.open_curves.items()]
 
     @cached_property
     def open_columns(self) -> dict[str, Scaled]:

@@ -79,7 +79,7 @@ class Spline(Curve):
         if any(later <= earlier for earlier, later in pairwise(places)):
             raise ValueError("knots must increase: sort them, and name each once")
         least = 1e-9 * (column.high - column.low)
-        if any(later - earlier <= least for earlier, later in pairwise(self.inner_knots(column))):
+        if any(later - earlier <= least for earlier, later in pairwise(self.inner(column))):
             raise ValueError("two knots are too close to each other, or to a bound, to compute with: leave one out")
 
     @property
@@ -87,7 +87,7 @@ class Spline(Curve):
         """Whether the spline's knots are still to be found."""
         return bool(self.surveyed) and isinstance(self.knots, int)
 
-    def inner_knots(self, column: Scaled) -> tuple[float, ...]:
+    def inner(self, column: Scaled) -> tuple[float, ...]:
         """Return the spline's knots from bound to bound, or the surveyed ones."""
         if isinstance(self.knots, int):
             steps = self.knots - 1
@@ -98,18 +98,18 @@ class Spline(Curve):
 
     def width(self, column: Scaled) -> int:
         """Return how many functions the spline basis has."""
-        return len(self.inner_knots(column)) + self.degree - 1
+        return len(self.inner(column)) + self.degree - 1
 
     def bound(self, column: Scaled) -> float:
         """Return the largest norm of a spline basis, to a ten-thousandth, never less: √½ for even knots, degree 3."""
         if self.surveyed:
             return 1.0  # wherever the knots are
-        inner = self.inner_knots(column)
+        inner = self.inner(column)
         return _largest_norm(inner[:2] if isinstance(self.knots, int) else inner, self.degree)
 
     def names(self, name: str, column: Scaled) -> list[str]:
         """Return the number of each B-spline, and about where its bump is."""
-        knots = _extended(self.inner_knots(column), self.degree)
+        knots = extended(self.inner(column), self.degree)
         middles = [sum(knots[at + 1 : at + 1 + self.degree]) / self.degree for at in range(self.width(column))]
         shown = (column.written(middle) for middle in middles)
         return [
@@ -119,7 +119,7 @@ class Spline(Curve):
 
     def values(self, numbers: FloatArray, column: Scaled) -> FloatArray:
         """Return the spline basis at each number; beyond surveyed knots, that at the nearest of them."""
-        inner = self.inner_knots(column)
+        inner = self.inner(column)
         return basis(np.clip(numbers, inner[0], inner[-1]), inner, self.degree)
 
     @property
@@ -135,7 +135,7 @@ class Spline(Curve):
 def basis(numbers: FloatArray, inner: tuple[float, ...], degree: int) -> FloatArray:
     """Return the B-splines at numbers from the first to the last of the inner knots, by de Boor's recursion."""
     interval = np.clip(np.searchsorted(inner, numbers, side="right") - 1, 0, len(inner) - 2) + degree
-    return _recursion(numbers, np.array(_extended(inner, degree)), interval, degree)
+    return _recursion(numbers, np.array(extended(inner, degree)), interval, degree)
 
 
 def _recursion(numbers: FloatArray, knots: FloatArray, interval: NDArray[np.int64], degree: int) -> FloatArray:
@@ -148,7 +148,7 @@ def _recursion(numbers: FloatArray, knots: FloatArray, interval: NDArray[np.int6
     return values
 
 
-def _extended(inner: tuple[float, ...], degree: int) -> list[float]:
+def extended(inner: tuple[float, ...], degree: int) -> list[float]:
     """Return a spline's knots with further ones, evenly spaced, beyond both bounds."""
     first, last = inner[1] - inner[0], inner[-1] - inner[-2]
     below = [inner[0] - first * step for step in range(degree, 0, -1)]
@@ -164,7 +164,7 @@ def _largest_norm(inner: tuple[float, ...], degree: int) -> float:
     up to 1.
     """
     points = 0.5 + 0.5 * np.cos((np.arange(_POINTS) + 0.5) * math.pi / _POINTS)
-    knots, first = np.array(_extended(inner, degree)), np.full(_POINTS, degree)
+    knots, first = np.array(extended(inner, degree)), np.full(_POINTS, degree)
     squares = []
     for at, (low, high) in enumerate(pairwise(inner)):  # where all but degree + 1 functions are 0
         values = _recursion(low + (high - low) * points, knots[at : at + 2 * degree + 2], first, degree)
@@ -220,7 +220,7 @@ class CurveBlock(Block):
 
     def __init__(self, curve: Spline | Cyclic, name: str, column: Scaled, *, indicator: bool) -> None:
         """Make the block of a curve of one column; `indicator` appends the indicator of empty cells."""
-        self.curve, self.name, self._column, self._indicator = curve, name, column, indicator
+        self.curve, self.name, self.column, self.indicator = curve, name, column, indicator
         self.width = curve.width(column) + indicator
         self.bound = max(curve.bound(column), 1.0) if indicator else curve.bound(column)
         self.constant = curve.constant if indicator or not column.indicator else 0.0
@@ -228,13 +228,13 @@ class CurveBlock(Block):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the curve's features and of the indicator."""
-        own = self.curve.names(self.name, self._column)
-        return (*own, f"{self.name} is missing") if self._indicator else tuple(own)
+        own = self.curve.names(self.name, self.column)
+        return (*own, f"{self.name} is missing") if self.indicator else tuple(own)
 
     def features(self, readings: Readings) -> FloatArray:
         """Return the curve's features of a column's reading."""
         reading = readings[self.name]
-        values = self.curve.values(self._column.in_units(reading.values), self._column)
-        if self._column.indicator and reading.empty is not None:
+        values = self.curve.values(self.column.in_units(reading.values), self.column)
+        if self.column.indicator and reading.empty is not None:
             values[reading.empty] = 0.0
-        return self._column.with_indicator(values, reading) if self._indicator else values
+        return self.column.with_indicator(values, reading) if self.indicator else values

@@ -62,7 +62,7 @@ class Products(Block):
 
     def __init__(self, first: Blocks, second: Blocks) -> None:
         """Make the block of an interaction: products of the features of two columns."""
-        self._first, self._second = first, second
+        self.first, self.second = first, second
         self.width = first.width * second.width
         self.bound = first.bound * second.bound
         self.repeats = any(block.constant for block in (*first, *second))
@@ -70,11 +70,11 @@ class Products(Block):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of both factors of each product in an interaction."""
-        return tuple(f"{one} × {other}" for one in self._first.names for other in self._second.names)
+        return tuple(f"{one} × {other}" for one in self.first.names for other in self.second.names)
 
     def features(self, readings: Readings) -> FloatArray:
         """Return the products of features in an interaction."""
-        first, second = self._first.features(readings), self._second.features(readings)
+        first, second = self.first.features(readings), self.second.features(readings)
         return (first[:, :, None] * second[:, None, :]).reshape(len(first), self.width)
 
 
@@ -129,18 +129,18 @@ class Waves(Block):
 
     def __init__(self, map: Fourier, inputs: Blocks) -> None:
         """Make the block of random Fourier features."""
-        self._map, self._inputs, self.width = map, inputs, map.features
+        self.map, self.inputs, self.width = map, inputs, map.features
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the seed, the direction's number, and which wave a Fourier feature is."""
         numbers = range(1, self.width // 2 + 1)
-        return tuple(f"fourier {self._map.seed} {wave} {number}" for number in numbers for wave in ("cos", "sin"))
+        return tuple(f"fourier {self.map.seed} {wave} {number}" for number in numbers for wave in ("cos", "sin"))
 
     def features(self, readings: Readings) -> FloatArray:
         """Return the waves: cosines and sines of random Fourier features."""
-        chosen = directions(self._map.seed, self.width // 2, self._inputs.width)
-        angles = products(self._inputs.features(readings), chosen, self._inputs.bound) / self._map.scale
+        chosen = directions(self.map.seed, self.width // 2, self.inputs.width)
+        angles = products(self.inputs.features(readings), chosen, self.inputs.bound) / self.map.scale
         waves = np.stack([np.cos(angles), np.sin(angles)], axis=2) * math.sqrt(2.0 / self.width)
         return waves.reshape(len(angles), self.width)
 
