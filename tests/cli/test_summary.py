@@ -2,14 +2,17 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ringfence.estimates.intervals import critical_value
 from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import load_schema
+from ringfence.storage.toml_files import toml_text
 from tests.cli.conftest import epsilon, refuses, ringfence, ringfence_json
 
 SCHEMA = """
@@ -28,11 +31,11 @@ TRUTH = {
 class Hospitals:
     """Files of two hospitals, and a model of weights of 0."""
 
-    def __init__(self, folder: Path, target: str, records: int = 3000) -> None:
+    def __init__(self, folder: Path, target: str, records: int = 3000, maps: Any = ()) -> None:
         self.folder, self.schema = folder, folder / "schema.toml"
         other = "ill" if target == "cost" else "cost"
         kept = [line for line in SCHEMA.splitlines() if not line.startswith(f"columns.{other}")]
-        self.schema.write_text("\n".join(kept))
+        self.schema.write_text("\n".join([*kept, toml_text({"maps": list(maps)}) if maps else ""]))
         random = np.random.default_rng(7)
         self.files = [folder / f"{name}.csv" for name in ("east", "west")]
         for path in self.files:
@@ -84,6 +87,39 @@ def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(tmp_
     assert "over silos" in done.stdout
     assert all(name in done.stdout for name in TRUTH["cost"])
     assert "What is protected" in done.stdout
+
+
+def test_curves_are_found_up_to_their_band_drawn_on_a_page_and_beside_them_coefficients(tmp_path: Path) -> None:
+    """False alarm: one of ten points is 6 standard errors off, 2e-8."""
+    maps = [
+        {"type": "spline", "columns": ["age"], "knots": 3, "degree": 2},
+        {"type": "interaction", "columns": ["stage", "age"]},
+    ]
+    hospitals = Hospitals(tmp_path, "cost", maps=maps)
+    page = tmp_path / "summary.html"
+    report = ringfence_json(*hospitals.summary("--report", str(page), "--anyway"))
+    assert set(report["coefficients"]) == {"ward=b", "ward=c"}
+    wider = 6 / critical_value(1 - 0.05 / 9)
+    for name, slope, middle in (("age", 0.5, 50.0), ("stage", 10.0, 1.0)):
+        curve = report["curves"][name]
+        places = range(3) if name == "stage" else map(float, curve["values"])
+        for place, estimate, (low, high) in zip(places, curve["estimates"], curve["intervals"], strict=True):
+            assert low <= estimate <= high
+            assert abs(estimate - slope * (place - middle)) < wider * (high - low) + 1e-9
+    drawn = page.read_text()
+    assert drawn.count("<svg") == 2
+    assert "<polygon" in drawn  # the band
+    assert "95% confidence intervals over records" in drawn
+    assert "What is not protected" in drawn
+    printed = ringfence(*hospitals.summary("--anyway")).stdout
+    assert "hold at all its points at once" in printed
+
+
+def test_a_summary_of_too_many_features_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    maps = [{"type": "fourier", "columns": ["age"], "features": 400, "seed": 1}]
+    refuses(
+        "fewer knots, harmonics or Fourier features", *Hospitals(tmp_path, "cost", records=500, maps=maps).summary()
+    )
 
 
 @pytest.mark.parametrize(

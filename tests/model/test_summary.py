@@ -8,6 +8,7 @@ import pytest
 
 from ringfence.errors import PlanError
 from ringfence.estimates.coefficients import CoefficientInterval
+from ringfence.model.curves import Curve, curve_points
 from ringfence.model.statement import Statement
 from ringfence.model.summary import Summary, coefficients_in_table_units, require_level
 from ringfence.planning.propose import make_plan
@@ -49,13 +50,31 @@ def test_the_functions_predict_what_the_weights_do(intercept: float) -> None:
         assert read == pytest.approx(predicted(age, town, ward))
 
 
-def test_of_a_spline_the_first_function_is_left_out_as_of_categories() -> None:
-    maps = [{"type": "spline", "columns": ["age"], "knots": [15.0, 20.0], "degree": 1}]
-    found, predicted = found_in(parse_schema({"columns": COLUMNS, "maps": maps}, target="cost"))
-    splines = [f"age spline {number} (near {knot})" for number, knot in ((2, 15), (3, 20), (4, 30))]
-    assert [name for name in found if name.startswith("age")] == splines
-    read = found["(intercept)"] + found[splines[1]] + found["town=q"] + found["ward=b"]
-    assert read == pytest.approx(predicted(20.0, "q", "b"))
+SPLINE = {"type": "spline", "columns": ["age"], "knots": [15.0, 20.0], "degree": 1}
+
+
+@pytest.mark.parametrize("intercept", [1.0, 0.0])
+def test_columns_that_maps_read_have_curves_instead_of_coefficients(intercept: float) -> None:
+    found, predicted = found_in(
+        parse_schema({"columns": COLUMNS, "intercept": intercept, "maps": [SPLINE]}, target="cost")
+    )
+    assert list(found) == (["town=q", "town=r", "ward=b"] if intercept else [])
+    for name, coefficient in found.items():
+        town, ward = ("p", name[-1]) if name.startswith("ward") else (name[-1], "a")
+        assert coefficient == pytest.approx(predicted(20.0, town, ward) - predicted(20.0, "p", "a"))
+
+
+def test_a_product_of_two_numbers_keeps_its_coefficient_and_one_with_categories_has_none() -> None:
+    columns = {**COLUMNS, "dose": NUMBER}
+    two = parse_schema(
+        {"columns": columns, "maps": [{"type": "interaction", "columns": ["age", "dose"]}]}, target="cost"
+    )
+    plan = make_plan(two, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
+    assert coefficients_in_table_units(plan)[0] == ["town=q", "town=r", "ward=b", "age × dose"]
+    joined, _ = found_in(
+        parse_schema({"columns": COLUMNS, "maps": [{"type": "interaction", "columns": ["age", "ward"]}]}, target="cost")
+    )
+    assert list(joined) == ["town=q", "town=r"]
 
 
 def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
@@ -69,6 +88,27 @@ def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
     assert "larger epsilon" in summary.remark
     assert str(summary).endswith(summary.remark)
     assert summary.report()["coefficients"]["age"]["interval"] == [1.0, 3.0]
+
+
+def test_the_intervals_of_a_curve_are_listed_where_they_are_known() -> None:
+    plan = make_plan(
+        parse_schema({"columns": COLUMNS, "maps": [SPLINE]}, target="cost"),
+        [Member("one", 9, 1.0)],
+        PlanRequest(rounds=2),
+    )
+    points = next(points for points in curve_points(plan.data) if points.column == "age")
+    line = np.linspace(-1.0, 1.0, len(points.labels))
+    band = [CoefficientInterval(float(line[mark]), 0.1, float(line[mark]) - 1, 5.0, 0.1) for mark in points.marks]
+    band[1] = CoefficientInterval(0.0, math.inf, -math.inf, math.inf, 1.0)
+    summary = Summary({}, 0.95, False, Statement(plan, {}), [Curve(points, {"cost": line}, band=band)])
+    header, rows = summary.curves[0].table()
+    assert header == ["age", "cost", "from", "to"]
+    assert rows[:2] == [["10", -1.0, -2.0, 5.0], ["12.5", "unknown", "", ""]]
+    assert "larger epsilon" in summary.remark
+    assert "12.5\tunknown" in str(summary)
+    found = summary.report()["curves"]["age"]
+    assert found["values"] == [row[0] for row in rows]
+    assert found["intervals"][0] == [-2.0, 5.0]
 
 
 def test_intervals_by_silo_need_two() -> None:

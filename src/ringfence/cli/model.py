@@ -51,16 +51,19 @@ def _print_or_write(content: bytes, out: Path | None) -> None:
 
 @app.command()
 def show(model: ModelFile) -> Output:
-    """List the model's weights of scaled features, largest first.
+    """List the model's weights of scaled features, largest first; of a model with maps, what each column adds.
 
     Examples:
       ringfence model show model.json
     """
+    from ringfence.model.curves import column_curves
     from ringfence.model.model import Model
 
-    header = ["feature", "of", "weight"]
-    weights = Model.load(model).by_size()
-    return Output({"weights": [dict(zip(header, row, strict=True)) for row in weights]}, Table(header, weights))
+    header, loaded = ["feature", "of", "weight"], Model.load(model)
+    weights, plan = loaded.by_size(), loaded.plan
+    curves = column_curves(plan, loaded.coefficients) if plan.data.maps else []
+    tables = [part for curve in curves for part in (Table(*curve.table()), "")] or [Table(header, weights)]
+    return Output({"weights": [dict(zip(header, row, strict=True)) for row in weights]}, *tables)
 
 
 @app.command()
@@ -123,6 +126,9 @@ class SummaryOptions(AskRequest):
     by_silo: bool = offered(
         False, "Treat silos, not records, as the sample: intervals for silos like these.", "Statistics"
     )
+    report: Path | None = offered(
+        None, "Write a page here that draws every curve with its band (HTML).", "Output", metavar="FILE"
+    )
 
 
 @app.command()
@@ -138,7 +144,9 @@ def summary(options: SummaryOptions) -> Output:
     """
     from ringfence.federation.workflow import summarise_files
     from ringfence.model.model import Model
+    from ringfence.model.summary import AT_ONCE
 
+    require_folder(options.report)
     found = summarise_files(
         options,
         Model.load(options.model),
@@ -150,7 +158,16 @@ def summary(options: SummaryOptions) -> Output:
     log_odds = "" if found.positive is None else f"Log odds of '{found.positive}'. "
     title = f"{log_odds}In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"
     remark = [f"\n{found.remark}"] if found.remark else []
-    return Output(found.report(), Table(found.HEADER, found.rows(), title), *remark, f"\n{found.statement.text()}")
+    tables = [Table(found.HEADER, found.rows(), title)] if found.coefficients else []
+    if found.curves:
+        tables.append(f"\nWhat a column's value adds, compared with the mean over its range or categories. {AT_ONCE}")
+    if options.report is not None:
+        from ringfence.evidence.report.curves import summary_report
+
+        summary_report(found).write(options.report)
+        remark.append(f"\nreport {options.report}")
+    tables += [part for curve in found.curves for part in ("", Table(*curve.table()))]
+    return Output(found.report(), *tables, *remark, f"\n{found.statement.text()}")
 
 
 def predict(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ringfence.html.markup import Html, Value, readable, tag, together
 from ringfence.html.style import LIGHT, SERIES
 
-WIDTH = 440
+WIDTH, NARROW = 440, 300
 DASHES = (None, "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 4", "5 5")
 MOST_SERIES = len(SERIES)
 
@@ -39,11 +39,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Bar:
-    """One name's values, one bar each, and a limit to compare them with."""
+    """One name's values, one bar each; a limit to compare them with; and the interval of the first."""
 
     label: str
     values: Sequence[float]
     limit: float | None = None
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,28 +66,60 @@ def line_chart(
     y_label: str,
     log_x: bool = False,
     log_y: bool = False,
+    small: bool = False,
+    reach: Sequence[float] = (),
+    x_ticks: Mapping[float, str] | None = None,
+    band: Sequence[tuple[float, float, float]] = (),
 ) -> Html:
-    """Draw up to `MOST_SERIES` lines; what lies at or below 0 is left out on a logarithmic axis."""
+    """Draw up to `MOST_SERIES` lines; what lies at or below 0 is left out on a logarithmic axis.
+
+    A `small` chart is one of several beside each other, whose vertical axes all include the numbers `reach`; it begins
+    at its first number. `band` are numbers along the axis, each with the ends of an interval.
+    """
     lines = [_drawable(line, log_x, log_y) for line in lines[:MOST_SERIES]]
     lines = [line for line in lines if line.points]
     xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points]
-    across = _Axis.over(xs, _LEFT, WIDTH - _RIGHT, log=log_x).cut(max(xs, default=1.0))
-    upward = _Axis.over(ys, _TOP + _PLOT, _TOP, log=log_y)
-    parts = _grid(across, upward, x_label, y_label)
+    ys = [*reach, *(y for line in lines for _, y in line.points)]
+    width, plot = (NARROW, 120) if small else (WIDTH, _PLOT)
+    across = _Axis.over(xs, _LEFT, width - _RIGHT, log=log_x, from_zero=not small).cut(max(xs, default=1.0))
+    if small and xs:
+        across = across.beginning(min(xs), x_ticks)
+    upward = _Axis.over(ys, _TOP + plot, _TOP, log=log_y)
+    parts = [*_grid(across, upward, x_label, y_label, x_ticks or {}), _band(band, across, upward)]
     parts += [_polyline(line, across, upward, n) for n, line in enumerate(lines)]
     keys = lines if len(lines) > 1 else []  # one line is named by its axis
-    first = _TOP + _PLOT + _BELOW
-    parts += [_legend_row(line.label, first + _ROW * n, n, DASHES[n]) for n, line in enumerate(keys)]
-    return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts)
+    first = _TOP + plot + _BELOW
+    parts += [_legend_row(line.label, first + _ROW * n, n, DASHES[n], width) for n, line in enumerate(keys)]
+    return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts, width)
+
+
+def _band(band: Sequence[tuple[float, float, float]], across: "_Axis", upward: "_Axis") -> Html:
+    """Draw intervals of a line chart, joined to a band, within its axes."""
+    known = [(x, low, high) for x, low, high in band if math.isfinite(low) and math.isfinite(high)]
+    ends = [*((x, low) for x, low, _ in known), *((x, high) for x, _, high in reversed(known))]
+    places = [f"{across(x)},{upward.within(y)}" for x, y in ends]
+    whiskers = (
+        tag("line", x1=across(x), x2=across(x), y1=upward.within(low), y2=upward.within(high), **_series("stroke", 0))
+        for x, low, high in known
+    )
+    return together(tag("polygon", points=" ".join(places), fill_opacity=0.2, **_series("fill", 0)), *whiskers)
 
 
 def bar_chart(
-    bars: Sequence[Bar], *, names: Sequence[str], title: str, description: str, x_label: str, limit_name: str = "limit"
+    bars: Sequence[Bar],
+    *,
+    names: Sequence[str],
+    title: str,
+    description: str,
+    x_label: str,
+    limit_name: str = "limit",
+    small: bool = False,
+    reach: Sequence[float] = (),
 ) -> Html:
-    """Draw for every name one horizontal bar per value, called `names`, and a mark at its limit."""
-    largest = max((v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)), default=0.0)
-    across = _Axis.over([0.0, largest], _LEFT + 62, WIDTH - 62)
+    """Draw for every name one horizontal bar per value from 0, called `names`, and a mark at its limit."""
+    ends = [v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)]
+    width = NARROW if small else WIDTH
+    across = _Axis.over([0.0, *reach, *ends], _LEFT + 62, width - 50)
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
@@ -95,14 +128,14 @@ def bar_chart(
     parts += [_bar_group(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
     keys = list(names) if len(names) > 1 else []  # one kind of bar is named by the axis
     first = bottom + 58
-    parts += [_legend_row(name, first + _ROW * n, n, None, thick=9) for n, name in enumerate(keys)]
+    parts += [_legend_row(name, first + _ROW * n, n, None, width, thick=9) for n, name in enumerate(keys)]
     if any(bar.limit is not None for bar in bars):
         parts += [
             _limit_mark(20, first + _ROW * len(keys) - 11, 13),
             _svg_text(40, first + _ROW * len(keys), limit_name, paint=_INK),
         ]
         keys.append(limit_name)
-    return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts)
+    return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts, width)
 
 
 def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: str) -> Html:
@@ -135,10 +168,14 @@ def _bar_group(bar: Bar, top: float, across: "_Axis") -> Html:
     height = _THICK * len(bar.values)
     parts = [_row_label(bar.label, top + height / 2 + 4, across)]
     for number, value in enumerate(bar.values):
-        end, at = across(min(value, across.high)), top + _THICK * number
-        length = round(end - across.start, 1)
-        area = tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, rx=1, **_series("fill", number))
-        parts += [area, _svg_text(end + 6, at + 10, _tick_label(value), size=12)]
+        start, end = sorted((across(0.0), across(min(value, across.high))))
+        length, at = round(end - start, 1), top + _THICK * number
+        parts.append(tag("rect", x=start, y=at, width=length, height=_THICK - 3, rx=1, **_series("fill", number)))
+        if bar.interval is not None and number == 0 and all(map(math.isfinite, bar.interval)):
+            left, right = map(across.within, bar.interval)
+            parts.append(tag("line", x1=left, x2=right, y1=at + 6, y2=at + 6, stroke_width=2, **_INK_LINE))
+            end = max(end, right)
+        parts.append(_svg_text(end + 6, at + 10, _tick_label(value), size=12))
     if bar.limit is not None and math.isfinite(bar.limit):
         parts.append(_limit_mark(across(bar.limit), top - 4, height + 5))
     return together(*parts)
@@ -171,6 +208,10 @@ class _Axis:
         share = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
         return round(self.start + share * (self.end - self.start), 1)
 
+    def within(self, value: float) -> float:
+        """Return the coordinate of a value, or of the end of the chart's axis that it lies beyond."""
+        return self(min(max(value, self.low), self.high))
+
     @classmethod
     def over(
         cls, values: Sequence[float], start: float, end: float, *, log: bool = False, from_zero: bool = True
@@ -184,6 +225,11 @@ class _Axis:
         """Return the chart's axis ending at `high`, if at least two ticks are left."""
         ticks = tuple(tick for tick in self.ticks if tick <= high)
         return replace(self, high=high, ticks=ticks) if len(ticks) > 1 and high > self.low else self
+
+    def beginning(self, low: float, ticks: Mapping[float, str] | None) -> "_Axis":
+        """Return the chart's axis beginning at `low`, with these ticks instead of round numbers if they are given."""
+        shown = tuple(ticks or (tick for tick in self.ticks if tick >= low))
+        return replace(self, low=low, ticks=shown) if low < self.high else self
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:
@@ -224,14 +270,14 @@ def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
     return replace(line, points=[(x, y) for x, y in line.points if fits(x, log_x) and fits(y, log_y)])
 
 
-def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str) -> list[Html]:
+def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str, x_ticks: Mapping[float, str]) -> list[Html]:
     """Return a line chart's grid, ticks and axis labels."""
     floor = upward.start
     return [
         *(tag("line", x1=across.start, x2=across.end, y1=upward(t), y2=upward(t), **_GRID) for t in upward.ticks),
         *(_svg_text(across.start - 8, upward(t) + 4, _tick_label(t), anchor="end") for t in upward.ticks),
         *(tag("line", x1=across(t), x2=across(t), y1=floor, y2=floor + 4, **_SOFT_LINE) for t in across.ticks),
-        *(_svg_text(across(t), floor + 18, _tick_label(t), anchor="middle") for t in across.ticks),
+        *(_svg_text(across(t), floor + 18, x_ticks.get(t) or _tick_label(t), anchor="middle") for t in across.ticks),
         tag("line", x1=across.start, x2=across.end, y1=floor, y2=floor, **_SOFT_LINE),
         _svg_text((across.start + across.end) / 2, floor + 35, x_label, anchor="middle", paint=_INK),
         _svg_text(4, _TOP - 14, y_label, paint=_INK),
@@ -249,9 +295,9 @@ def _polyline(line: Line, across: _Axis, upward: _Axis, number: int) -> Html:
     return together(path, *(tag("circle", cx=x, cy=y, r=2.6, **_series("fill", number)) for x, y in places if few))
 
 
-def _legend_row(label: str, y: float, number: int, dash: str | None, *, thick: int = 2) -> Html:
+def _legend_row(label: str, y: float, number: int, dash: str | None, width: int, *, thick: int = 2) -> Html:
     """Draw a row of a chart's legend: a stroke and its label."""
-    most = int((WIDTH - 48) / _CHARACTER)
+    most = int((width - 48) / _CHARACTER)
     shown = label if len(label) <= most else label[: most - 1] + "…"
     stroke = tag(
         "line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke_width=thick, stroke_dasharray=dash, **_series("stroke", number)
@@ -279,16 +325,16 @@ def _series(paint: str, number: int) -> dict[str, Value]:
     return {paint: SERIES[number], "class_": f"{paint}-{number}"}
 
 
-def _svg_sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:
+def _svg_sheet(height: float, title: str, description: str, parts: Sequence[Value], width: int = WIDTH) -> Html:
     """Return a whole SVG chart of its parts, with title and description."""
     return tag(
         "svg",
         tag("title", title),
         tag("desc", description),
-        tag("rect", width=WIDTH, height=round(height, 1), fill=LIGHT["paper"], class_="paper"),
+        tag("rect", width=width, height=round(height, 1), fill=LIGHT["paper"], class_="paper"),
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {round(height, 1)}",
+        viewBox=f"0 0 {width} {round(height, 1)}",
         role="img",
         aria_label=f"{title}. {description}",
         font_family="system-ui, 'Noto Sans', 'DejaVu Sans', sans-serif",

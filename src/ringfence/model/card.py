@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ringfence.errors import visible
+from ringfence.model.curves import column_curves
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee, observer_words
 from ringfence.protocol import rounds_words
@@ -134,7 +135,21 @@ def _evaluation_section(model: Model) -> list[str]:
 
 
 def _weights_section(model: Model) -> list[str]:
-    """Return the model card's section with the largest weights."""
+    """Return the model card's section with the largest weights; of a model with maps, with every column's curve."""
+    if model.plan.data.maps:
+        curves = [curve.table() for curve in column_curves(model.plan, model.coefficients)]
+        return [
+            "## Curves",
+            "What a column's value adds to the score, compared with the mean over its range or categories; the columns "
+            "that matter most first. Each contains the silos' noise.",
+            *(
+                _markdown_table(
+                    [_markdown_text(name) for name in header],
+                    [[_markdown_text(x) if isinstance(x, str) else f"{x:.4g}" for x in row] for row in rows],
+                )
+                for header, rows in curves
+            ),
+        ]
     weights = model.by_size()
     rows = [
         [_markdown_text(name), _markdown_text(output), f"{weight:.4g}"]

@@ -1,6 +1,6 @@
-"""A model's coefficients with standard errors, intervals and p-values, in the table's own units."""
+"""A model's coefficients and curves with intervals, in the table's own units."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +8,20 @@ import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.estimates.coefficients import CoefficientInterval, coefficient_intervals
+from ringfence.model.curves import Curve, curve_points, score_words
 from ringfence.model.export import LinearFunction
 from ringfence.model.statement import Statement
 from ringfence.protocol import FloatArray, Plan, Schema
 from ringfence.protocol.queries.second_moments import independent_features
+from ringfence.protocol.schema.blocks import Block, ColumnBlock
+from ringfence.protocol.schema.maps.joint import Products
 from ringfence.server.queries.second_moments import measured_moments
 from ringfence.server.state import Findings
+
+AT_ONCE = (
+    "The intervals of one curve hold at all its points at once. They say nothing of the points between, and several "
+    "curves need not hold together."
+)
 
 
 @dataclass(frozen=True)
@@ -21,13 +29,15 @@ class Summary:
     """Every coefficient with its interval, the largest first, unknown ones and the intercept last.
 
     They are of the loss without any ridge or clip, and need not be the model's own weights, which stop short of them. A
-    category's coefficient is the difference from its column's first one, which has none.
+    category's coefficient is the difference from its column's first one, which has none. Columns that maps read have
+    curves instead: each interval is wide enough that all of a curve's together hold with the probability `level`.
     """
 
     coefficients: Mapping[str, CoefficientInterval]
     level: float
     by_silo: bool
     statement: Statement
+    curves: Sequence[Curve] = ()
 
     HEADER = ("feature", "estimate", "standard error", "from", "to", "p-value")
 
@@ -43,7 +53,8 @@ class Summary:
     @property
     def remark(self) -> str:
         """What to do about unknown coefficients of a summary, in one sentence; empty if there are none."""
-        if all(found.is_known for found in self.coefficients.values()):
+        found = [*self.coefficients.values(), *(one for curve in self.curves for one in curve.band)]
+        if all(one.is_known for one in found):
             return ""
         return (
             "Unknown: the noise hides how features vary together, so these coefficients could be anything. Use a "
@@ -66,12 +77,23 @@ class Summary:
                 }
                 for name, found in self.coefficients.items()
             },
+            "curves": {
+                points.column: {
+                    "values": [points.labels[mark] for mark in points.marks],
+                    "estimates": [one.estimate for one in band],
+                    "intervals": [[one.low, one.high] for one in band],
+                }
+                for points, _, _, band in self.curves
+            },
             "silos": {name: silo.model_dump(mode="json") for name, silo in self.statement.silos.items()},
         }
 
     def __str__(self) -> str:
         """Return the coefficients' summary as a printed table."""
-        rows = ["\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in self.rows()]
+        curves = (each for curve in self.curves for header, rows in [curve.table()] for each in (header, *rows))
+        rows = [
+            "\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in (*self.rows(), *curves)
+        ]
         head = [] if self.positive is None else [f"log odds of '{self.positive}'"]
         return "\n".join([*head, *rows, *filter(None, [self.remark])])
 
@@ -85,23 +107,41 @@ def summarise_coefficients(
     statement: Statement, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False
 ) -> Summary:
     """Make a summary of what a plan of `planning.query_plans` found."""
-    return Summary(
-        coefficients_of_run(statement.plan, findings, level=level, by_silo=by_silo), level, by_silo, statement
-    )
+    coefficients, curves = coefficients_of_run(statement.plan, findings, level=level, by_silo=by_silo)
+    return Summary(coefficients, level, by_silo, statement, curves)
 
 
 def coefficients_of_run(
     plan: Plan, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False
-) -> dict[str, CoefficientInterval]:
-    """Return every coefficient with its interval, the largest first, unknown ones and the intercept last."""
+) -> tuple[dict[str, CoefficientInterval], list[Curve]]:
+    """Return every coefficient with its interval, the largest first, unknown ones and the intercept last; and curves.
+
+    Of m points of a curve, each interval misses with probability (1 − level)/m, so all hold at once (Bonferroni).
+    """
     found = measured_moments(findings)
     require_level(level, len(found.silos) if by_silo else None)
-    names, functions, offsets = coefficients_in_table_units(plan)
     records = sum(terms.records for terms in plan.silos if terms.name in found.silos)
-    intervals = coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
-    named = dict(zip(names, intervals, strict=True))
+
+    def intervals(functions: FloatArray, offsets: FloatArray, level: float) -> list[CoefficientInterval]:
+        """Return an interval for each linear function of the weights."""
+        return coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
+
+    names, functions, offsets = coefficients_in_table_units(plan)
+    named = dict(zip(names, intervals(functions, offsets, level), strict=True))
     order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_known, -abs(named[name].estimate)))
-    return {name: named[name] for name in order}
+    curves, unit, drawn = [], plan.loss.score_units(*plan.data.target_scaling)[0], curved_columns(plan.data)
+    for points in (points for points in curve_points(plan.data) if points.column in drawn):
+        rows = unit * np.pad(points.functions, ((0, 0), (0, plan.data.width - points.functions.shape[1])))
+        own = intervals(rows, np.zeros(len(rows)), 1 - (1 - level) / len(points.marks))
+        line = np.array([one.estimate for one in own])
+        curves.append(Curve(points, {score_words(plan): line}, band=[own[mark] for mark in points.marks]))
+    return {name: named[name] for name in order}, sorted(curves, key=lambda curve: -curve.span)
+
+
+def curved_columns(data: Schema) -> set[str]:
+    """Return the columns that a summary gives curves: those that maps read, and, without an intercept, categories."""
+    alike = () if data.intercept else (name for name, column in data.features.items() if column.constant)
+    return {*(name for map in data.maps or () for name in map.columns), *alike} if data.maps else set()
 
 
 INTERCEPT = "(intercept)"
@@ -118,13 +158,27 @@ def require_level(level: float, silos: int | None) -> None:
 
 
 def coefficients_in_table_units(plan: Plan) -> tuple[list[str], FloatArray, FloatArray]:
-    """Return names of coefficients, and each as a linear function of the weights plus an offset."""
+    """Return names of coefficients, and each as a linear function of the weights plus an offset.
+
+    With maps there is no intercept, and no coefficient of what they make but the products of columns' own features.
+    """
     data, kept = plan.data, independent_features(plan.data)
     basis = LinearFunction.of(data, plan.loss, np.eye(data.width))
     start = float(LinearFunction.of(data, plan.loss, np.zeros((data.width, 1))).intercepts[0])
-    places = [place for place in kept if place < len(basis.features)]
+    curved = curved_columns(data)
+    shown = np.concatenate([np.full(block.width, _has_coefficients(block, curved)) for block in data.blocks])
+    places = [place for place in kept if place < len(basis.features) and shown[place]]
     functions = np.vstack([basis.coefficients.T[places], basis.intercepts - start]) @ _reference_coding(data)
-    return [*(basis.features[place] for place in places), INTERCEPT], functions, np.array([0.0] * len(places) + [start])
+    last = 0 if curved else 1
+    names = [*(basis.features[place] for place in places), *[INTERCEPT] * last]
+    return names, functions[: len(names)], np.array([0.0] * len(places) + [start] * last)
+
+
+def _has_coefficients(block: Block, curved: set[str]) -> bool:
+    """Return whether a summary lists a block's coefficients: each means the same, whatever the other features are."""
+    if isinstance(block, Products):
+        return not block.repeats.any() and all(isinstance(own, ColumnBlock) for own in (*block.first, *block.second))
+    return isinstance(block, ColumnBlock) and block.name not in curved
 
 
 def _reference_coding(data: Schema) -> FloatArray:

@@ -129,12 +129,6 @@ def make_summary_plan(trained: Plan, weights: Vector, members: Sequence[Member],
     All records are asked. The estimate solves an equation of the records, whatever weights it starts from, so those
     that trained the weights do not bias it; and a ledger charges the more expensive section, which is the training one.
     """
-    if any(block.repeats for block in trained.data.blocks):
-        raise PlanError(
-            "No plan can be made from this: an interaction with a column of categories, or with a spline, adds up to "
-            "the other column's own features, so none of these coefficients means anything by itself. Train a model "
-            "without that interaction."
-        )
     query = SecondMoments(start=weights)
     plan = make_single_stage_plan(
         Stage(query=query, rounds=SUMMARY_ROUNDS, sampling=Full()), members, run=run, **shared_facts(trained)
@@ -146,6 +140,6 @@ def make_summary_plan(trained: Plan, weights: Vector, members: Sequence[Member],
         raise PlanError(
             f"No plan can be made from this: with {axes} features the noise that these budgets need hides how the "
             "features vary together, so no coefficient could be estimated. Allow a larger epsilon, ask more silos or "
-            "records, or train on fewer features."
+            "records, or train on fewer features (of maps: fewer knots, harmonics or Fourier features)."
         )
     return plan

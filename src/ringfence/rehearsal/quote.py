@@ -215,12 +215,16 @@ def _half_widths(
     with suppress(TrainingError):  # a plan that asks for no statistics
         yield from _of_statistics(statistics_of_run(plan, findings, by_silo=False))
     with suppress(TrainingError):  # or for no summary
-        found = coefficients_of_run(plan, findings, level=level, by_silo=by_silo)
+        found, curves = coefficients_of_run(plan, findings, level=level, by_silo=by_silo)
         names, functions, _ = coefficients_in_table_units(plan)
         units = dict(zip(names, np.linalg.norm(functions, axis=1), strict=True))
         for name, one in found.items():
             width = (one.high - one.low) / 2 if one.is_known else math.inf
             yield f"the coefficient of {name}", width if width <= score_spread(plan) * units[name] else None
+        most = score_spread(plan) * plan.loss.score_units(*plan.data.target_scaling)[0]
+        for curve in curves:
+            width = float(np.median([(one.high - one.low) / 2 if one.is_known else math.inf for one in curve.band]))
+            yield f"the curve of {curve.points.column}", width if width <= most else None
 
 
 def _of_statistics(tables: StatisticsTables) -> Iterator[tuple[str, float | None]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ringfence.evidence.report.audit_report import audit_report
+from ringfence.evidence.report.curves import summary_report
 from ringfence.evidence.report.page import ReportPage
 from ringfence.evidence.report.run_report import run_report, run_report_page
 from ringfence.evidence.report.statistics_report import statistics_report
@@ -16,10 +17,11 @@ from ringfence.evidence.report.training_report import train_report
 from ringfence.federation import workflow
 from ringfence.federation.requests import AskRequest, TrainRequest
 from ringfence.federation.tracking import Recorder
+from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan, propose_other_budgets
 from ringfence.planning.query_plans import make_query_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol import RoundRequest, Schema, Statistics, load_columns
+from ringfence.protocol import RoundRequest, Schema, Statistics, load_columns, load_schema
 from ringfence.protocol.schema.schema import without_target
 from ringfence.research.page import write_single_page
 from ringfence.server.conduct import conduct
@@ -119,6 +121,17 @@ def _statistics(files: list[Path]) -> ReportPage:
     return statistics_report(plan, statistics_of_run(plan, result.findings), result.statement.text())
 
 
+def _summary(files: list[Path]) -> ReportPage:
+    """A summary of a model with a spline."""
+    folder = files[0].parent
+    (folder / "curved.toml").write_text('maps = [{type = "spline", columns = ["age"], knots = 3}]\n' + SCHEMA)
+    plan = make_plan(load_schema(folder / "curved.toml", "ill"), [Member("clinic", 150, 1.0)], PlanRequest(rounds=2))
+    model = Model.of(plan, np.zeros(plan.dimension), {})
+    return summary_report(
+        workflow.summarise_files(AskRequest(files, 400.0, 1e-6, anyway=True, unusual_budget=True), model)
+    )
+
+
 @pytest.fixture(scope="module")
 def pages(
     trained: Callable[..., Trained], conducted: ReportPage, files: list[Path], tmp_path_factory: pytest.TempPathFactory
@@ -129,6 +142,7 @@ def pages(
     conducted.write(folder / "server-run.html")
     audit_report(AUDIT, ["Not refuted: as the claim allows.", "No proof."]).write(folder / "audit.html")
     _statistics(files).write(folder / "statistics.html")
+    _summary(files).write(folder / "summary.html")
     shutil.copytree(ROOT / "docs" / "results" / "mnist", folder / "mnist")
     written = write_single_page(folder / "mnist" / "index.md")
     return {**{path.stem: path for path in folder.glob("*.html")}, "reproduce": written}

@@ -8,7 +8,7 @@ import pytest
 from tests.browser import DESK, PHONE, SCHEMES, Visit, Window
 from tests.evidence.report.conftest import HOSTILE
 
-KINDS = ["train", "server-run", "audit", "statistics", "reproduce"]
+KINDS = ["train", "server-run", "audit", "statistics", "summary", "reproduce"]
 
 BOXES = """
 [...document.querySelectorAll('figure svg, img')].map(element => {
@@ -56,7 +56,14 @@ def visit(window: Window, pages: dict[str, Path], kind: str) -> Visit:
 
 def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visit, kind: str) -> None:
     figures = visit.page.evaluate(BOXES)
-    expected = {"train": (5, 6, 7), "server-run": (3,), "audit": (1,), "statistics": (5,), "reproduce": (2,)}
+    expected = {
+        "train": (7, 8, 9),
+        "server-run": (3,),
+        "audit": (1,),
+        "statistics": (5,),
+        "summary": (1,),
+        "reproduce": (2,),
+    }
     assert len(figures) in expected[kind]  # noise may hide curves
     assert all(width > 300 and height > 80 and described for width, height, described in figures)
     assert visit.page.evaluate(CUT_OFF) == []

@@ -16,12 +16,13 @@ from ringfence.evidence.report.run_report import run_report_page
 from ringfence.evidence.report.sections import glossary, plan_section
 from ringfence.evidence.report.training_report import extra_error, train_report
 from ringfence.federation.training import CHOOSING
+from ringfence.model.curves import column_curves
 from ringfence.planning.propose import make_plan, propose_other_budgets
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol import Logistic, PublicKeys, SamplingName, Schema, parse_schema
 from ringfence.protocol.plan.sampling import SAMPLING_NAMES
 from ringfence.silo.records.records import load_records
-from tests.evidence.report.conftest import AUDIT, HOSTILE, Trained
+from tests.evidence.report.conftest import AUDIT, HOSTILE, SCHEMA, Trained
 from tests.support import MakePlan
 
 
@@ -81,6 +82,22 @@ def test_the_held_out_loss_is_that_of_the_weights_which_the_round_asked_at(
     assert last < np.log(2)
 
 
+def test_every_columns_curve_is_drawn_with_its_missing_cells_and_pairs_of_an_interaction(
+    files: list[Path], trained: Callable[..., Trained]
+) -> None:
+    maps = """maps = [{type = "spline", columns = ["age"]}, {type = "interaction", columns = ["age", "dose"]}]\n"""
+    schema = files[0].parent / "curved.toml"
+    schema.write_text(maps + SCHEMA.replace("upper = 100", "upper = 100, indicator = true"))
+    report, outcomes, _ = trained(schema=schema)
+    text = words(report)
+    for curve in column_curves(outcomes.proposal.plan, outcomes.result.model.coefficients):
+        assert f"{curve.points.column} spans {curve.span:.3g}." in text
+    assert "Missing: " in text
+    assert "dose by age spans" in text or "age by dose spans" in text
+    assert "log odds of 'yes'" in text
+    assert "ringfence model summary --report asks the silos again" in text
+
+
 def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
     _, outcomes, recorder = run
     last = recorder.rounds[-1].epsilon
@@ -91,7 +108,7 @@ def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
 def test_every_figure_is_written_as_a_file_of_its_own(run: Trained, tmp_path: Path) -> None:
     run[0].write(tmp_path / "page.html", svg=tmp_path / "charts")
     drawn = {path.name for path in (tmp_path / "charts").iterdir()} - {"roc.svg", "calibration.svg"}  # noise may hide
-    expected = ("budgets", "epsilon", "updates", "privacy-accuracy", "held-out-loss")
+    expected = ("budgets", "epsilon", "updates", "privacy-accuracy", "held-out-loss", "curve-1", "curve-2")
     assert drawn == {f"{name}.svg" for name in expected}
 
 

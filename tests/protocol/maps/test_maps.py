@@ -138,8 +138,8 @@ def test_interactions_are_of_what_curves_leave_and_as_long_as_the_product_of_bot
     blocks = schema(SPLINE, both).blocks
     assert blocks[-1].width == 7
     assert blocks[-1].bound == pytest.approx(blocks[0].bound * 7.0)  # (60 − 25)/5
-    assert blocks[-1].repeats
-    assert not schema(both).blocks[-1].repeats
+    assert blocks[-1].repeats.tolist() == [True, *[False] * 6]
+    assert not schema(both).blocks[-1].repeats.any()
 
 
 # Random Fourier features

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from ringfence.estimates.comparison import Choice
 from ringfence.evidence.report import sections
+from ringfence.evidence.report.curves import model_curves_section
 from ringfence.evidence.report.page import ReportPage, counted, kicker_line
 from ringfence.federation.tracking import Progress
 from ringfence.federation.training import CHOOSING
 from ringfence.federation.workflow import WorkflowResult
 from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Html, bullets, key_numbers, not_private, outline, paragraph, section, table, tag
-from ringfence.model.model import Model
 from ringfence.model.statement import Statement
 from ringfence.planning.explain import explain_proposal
 from ringfence.planning.noise_warnings import noise_in_scores
@@ -22,14 +22,13 @@ from ringfence.planning.propose import Proposal
 from ringfence.protocol import against_words, claimed_against
 from ringfence.protocol.plan.guarantee import against
 
-MOST_WEIGHTS = 60
-
 
 def train_report(
     outcomes: WorkflowResult, rounds: Sequence[Progress], *, what_if: Mapping[float, Proposal], cap: float | None = None
 ) -> ReportPage:
     """Return the report of a run. `what_if` are proposals for other budgets, by the factor on every epsilon."""
     plan, result = outcomes.proposal.plan, outcomes.result
+    curves, charts = model_curves_section(result.model)
     silos = result.statement.silos
     figures = {
         "budgets": sections.budget_chart(
@@ -44,6 +43,7 @@ def train_report(
         "loss-bound": _loss_bound_chart(what_if),
         **sections.evaluation_charts(result.evaluation),
         "held-out-loss": _held_out_loss_chart(outcomes.losses),
+        **charts,
     }
     target = plan.data.target_words
     shared = [] if outcomes.division is None else outcomes.division.explain()
@@ -76,7 +76,7 @@ def train_report(
         _exact_test_section(outcomes, figures["held-out-loss"]),
         _other_epsilons_section(what_if, figures),
         section("Why the planner chose this", bullets(*shared, *reasons)),
-        _weights_section(result.model),
+        curves,
         sections.plan_section(plan, list(silos)),
     )
     kicker = kicker_line("Training report", f"plan {plan.digest()[:12]}")
@@ -175,21 +175,6 @@ def _held_out_loss_chart(losses: Mapping[int, float]) -> Html | None:
         description="Not private. Mean loss on held-out records at the start of each round shown.",
         x_label="round",
         y_label="held-out loss (not private)",
-    )
-
-
-def _weights_section(model: Model) -> Html | None:
-    """Return the training report's section on the model's weights; None if there are too many."""
-    weights, one = model.by_size(), model.coefficients.shape[1] == 1
-    if len(weights) > MOST_WEIGHTS:
-        return None
-    header = ["feature", "weight"] if one else ["feature", "output", "weight"]
-    return section(
-        "The model",
-        paragraph(
-            "Weights of the scaled features, largest first. They are computed from noisy messages, so they are public."
-        ),
-        table("Weights", header, [(name, weight) for name, _, weight in weights] if one else weights),
     )
 
 

@@ -110,12 +110,13 @@ def independent_features(data: Schema) -> NDArray[np.int64]:
     """Return the indices of linearly independent features, whatever the records are.
 
     The categories of an unordered column, and the functions of a spline, add up to a constant. If the intercept or
-    another such column has it too, the first is left out, and the others' coefficients are differences from it.
+    another such column has it too, the first is left out, and the others' coefficients are differences from it. So are
+    an interaction's products with the first.
     """
     places: list[int] = []
     place, constant = 0, data.intercept > 0
     for block in data.blocks:
         whole = block.constant > 0
-        places += range(place + (whole and constant), place + block.width)
+        places += (place + np.flatnonzero(~block.repeats | (whole and not constant))).tolist()
         place, constant = place + block.width, constant or whole
     return np.array([*places, *range(place, data.width)])

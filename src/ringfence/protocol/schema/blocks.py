@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.schema.columns.base import ReadColumn, Reading
@@ -23,8 +24,11 @@ class Block:
     """The largest norm of them together."""
     constant: float = 0.0
     """The sum of the features, if it is the same for every record; else 0."""
-    repeats: bool = False
-    """Whether some of them add up to features of other blocks, whatever the cells."""
+
+    @property
+    def repeats(self) -> NDArray[np.bool_]:
+        """Tell which features are sums of others and of a constant that other blocks, or an intercept, have too."""
+        return np.arange(self.width) < (self.constant > 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,6 +90,11 @@ class Blocks(tuple[Block, ...]):
     def bound(self) -> float:
         """The largest norm of the features of several blocks together."""
         return math.sqrt(sum(block.bound**2 for block in self))
+
+    @property
+    def repeats(self) -> NDArray[np.bool_]:
+        """Tell which features of several blocks are sums of others and a constant."""
+        return np.concatenate([block.repeats for block in self])
 
     @property
     def names(self) -> list[str]:

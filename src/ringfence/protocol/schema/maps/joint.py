@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, row_norms
@@ -65,7 +66,11 @@ class Products(Block):
         self.first, self.second = first, second
         self.width = first.width * second.width
         self.bound = first.bound * second.bound
-        self.repeats = any(block.constant for block in (*first, *second))
+
+    @property
+    def repeats(self) -> NDArray[np.bool_]:
+        """Tell which products in an interaction are sums of others and of the columns' own features."""
+        return np.logical_or.outer(self.first.repeats, self.second.repeats).reshape(-1)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,237 @@
+"""Curves of a model: what each column adds to its scores, in the table's own numbers.
+
+    for curve in column_curves(model.plan, model.coefficients):
+        print(curve.points.column, *zip(curve.points.labels, *curve.lines.values()))
+
+Every point is a linear function of the weights (`CurvePoints`), so that second moments give it an interval. The mean
+over the column's range, or over its categories, is 0. Where a map joins a column with others, a curve is the average
+over their ranges and categories. The schema's `radius` is left out, as in exported coefficients.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringfence.estimates.coefficients import CoefficientInterval
+from ringfence.protocol import FloatArray, Plan, Schema
+from ringfence.protocol.arrays import pieces
+from ringfence.protocol.schema.blocks import Blocks
+from ringfence.protocol.schema.columns.base import ReadColumn, Reading
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.maps import blocks_of
+from ringfence.protocol.schema.maps.curves import Cyclic, Spline
+from ringfence.protocol.schema.maps.joint import Interaction
+
+STEPS, MARKS = 64, 8
+"""Into how many steps, at least, the range of a number is divided, and between how many of them it is printed."""
+
+MISSING = "(missing)"
+"""The label of a cell without a value, where the column has an indicator."""
+
+_OTHERS = 60
+"""Points of the other columns over which a joint map's features are averaged: 2 to 6 categories divide it."""
+
+_MOST_LEVELS = 8
+
+
+class _Grid(NamedTuple):
+    """Values of a column: their numbers, unless they are categories; their labels; how a model reads them; an axis."""
+
+    numbers: FloatArray
+    labels: list[str]
+    reading: Reading
+    axis: str = ""
+
+
+@dataclass(frozen=True)
+class CurvePoints:
+    """Points of a column's curve, and each as a linear function of the weights of all features but the constant.
+
+    `numbers` are the table's own, or none for categories. A last label `MISSING` has no number.
+    """
+
+    column: str
+    numbers: FloatArray
+    labels: Sequence[str]
+    functions: FloatArray
+    axis: str
+    """The column's name, and of what the numbers are if not the column's own."""
+
+    @property
+    def marks(self) -> list[int]:
+        """The points that a table lists: evenly spaced numbers and the missing one, or all categories."""
+        count = len(self.numbers)
+        return [*range(0, count, max(1, (count - 1) // MARKS)), *range(count, len(self.labels))]
+
+
+class Curve(NamedTuple):
+    """A column's curve in the scores' own units: a line for each output, or for each level of another column, `by`.
+
+    The `band` has an interval for each of the marks.
+    """
+
+    points: CurvePoints
+    lines: Mapping[str, FloatArray]
+    by: str = ""
+    band: Sequence[CoefficientInterval] = ()
+
+    def table(self) -> tuple[list[str], list[list[object]]]:
+        """Return the header and the rows of a table of a curve's marks; an unknown point has no number."""
+        points, ends = self.points, ["from", "to"] if self.band else []
+        rows: list[list[object]] = [
+            [points.labels[mark], *(float(line[mark]) for line in self.lines.values())] for mark in points.marks
+        ]
+        for row, one in zip(rows, self.band, strict=False):
+            row[1:] = [row[1], one.low, one.high] if one.is_known else ["unknown", "", ""]
+        return [points.axis, *self.lines, *ends], rows
+
+    @property
+    def span(self) -> float:
+        """The difference between a curve's highest and lowest point."""
+        return float(np.ptp(np.concatenate(list(self.lines.values()))))
+
+
+def column_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
+    """Return the curve of every column but vectors and texts, the one with the largest span first."""
+    units = np.array([plan.loss.score_units(*scaling)[0] for scaling in plan.data.target_scalings])
+    names, data = line_names(plan), plan.data
+    slopes = (coefficients[: data.blocks.width] * units)[:, : len(names)]
+    curves = []
+    for points in curve_points(data):
+        scores = points.functions @ slopes
+        scores[np.abs(scores) < 1e-12 * np.abs(slopes).max()] = 0.0  # what rounding leaves of a mean
+        curves.append(Curve(points, dict(zip(names, scores.T, strict=True))))
+    return sorted(curves, key=lambda curve: -curve.span)
+
+
+def pair_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
+    """Return, for every two columns of an interaction, the curve of one at levels of the other, widest first."""
+    features, unit = _Features(plan.data), plan.loss.score_units(*plan.data.target_scaling)[0]
+    maps = [each for each in plan.data.maps or () if isinstance(each, Interaction) and len(line_names(plan)) == 1]
+    curves = []
+    for pair in (pair for map in maps for pair in combinations(map.columns, 2)):
+        by, column = sorted(pair, key=lambda name: len(features.grids[name].labels))
+        levels, grid = features.grids[by], features.grids[column]
+        step = (len(levels.numbers) - 1) // 2 if len(levels.numbers) else 1  # the lowest, middle and highest number
+        chosen = np.arange(0, len(levels.labels), step)[:_MOST_LEVELS]
+        count = len(grid.labels)
+        rows = features.rows({column: np.tile(np.arange(count), len(chosen)), by: np.repeat(chosen, count)})
+        scores = rows @ coefficients[: rows.shape[1], 0] * unit
+        lines = (scores - scores.mean()).reshape(len(chosen), count)
+        named = {f"{by} {levels.labels[level]}": line for level, line in zip(chosen, lines, strict=True)}
+        if count > 1 < len(chosen):
+            curves.append(Curve(CurvePoints(column, grid.numbers, grid.labels, rows, column + grid.axis), named, by))
+    return sorted(curves, key=lambda curve: -curve.span)
+
+
+def curve_points(data: Schema) -> Iterator[CurvePoints]:
+    """Yield the points of every column's curve, in the columns' order; a curve's mean is 0 without the missing cell."""
+    features = _Features(data)
+    for name, grid in features.grids.items():
+        if grid.labels:
+            rows = features.rows({name: np.arange(len(grid.labels))})
+            known = len(grid.labels) - (grid.labels[-1] is MISSING)
+            yield CurvePoints(name, grid.numbers, grid.labels, rows - rows[:known].mean(axis=0), name + grid.axis)
+
+
+def line_names(plan: Plan) -> list[str]:
+    """Return what each line of a model's curves is of; a single one where outputs differ by their constant alone."""
+    data, loss = plan.data, plan.loss
+    outputs = loss.output_names(data.targets, data.target_column.classes, data.target_scaling[0])
+    return [score_words(plan)] if loss.shares_slopes or len(outputs) == 1 else outputs
+
+
+def score_words(plan: Plan) -> str:
+    """Return what a model's scores are, as the label of an axis."""
+    data, loss = plan.data, plan.loss
+    classes = data.target_column.classes
+    if loss.shares_slopes and classes:
+        return f"log odds of a later {data.target}"
+    if len(classes) == 2:
+        return f"{'log odds' if loss.has_probabilities else 'score'} of '{classes[-1]}'"
+    if loss.parts_end:
+        return "logarithm of the hazard"
+    if loss.link == "log":
+        return f"logarithm of the mean {data.target}"
+    return f"score of each {data.target}" if classes else data.target_words
+
+
+class _Features:
+    """The features that a model makes of chosen points of some columns, on average over the others."""
+
+    def __init__(self, data: Schema) -> None:
+        """Divide every column of a schema into points."""
+        maps = data.maps or ()
+        curves = [map for map in maps if isinstance(map, Spline | Cyclic)]
+        self.grids = {name: _grid(name, column, curves) for name, column in data.features.items()}
+        self._own = {name: blocks_of({name: column}, curves) for name, column in data.features.items()}
+        self._joint = Blocks(data.blocks[sum(map(len, self._own.values())) :])
+        joined = sorted({name for map in maps if not isinstance(map, Spline | Cyclic) for name in map.columns})
+        random = np.random.default_rng(0)
+        sizes = {name: len(self.grids[name].numbers) or len(data.features[name].classes) or 1 for name in joined}
+        self._others = {name: random.permutation(_OTHERS) * size // _OTHERS for name, size in sizes.items()}
+
+    def rows(self, fixed: Mapping[str, NDArray[np.int64]]) -> FloatArray:
+        """Return a row of features for each combination of points of the fixed columns; others' own features are 0."""
+        count = len(next(iter(fixed.values())))
+        parts = [
+            own.features({name: self.grids[name].reading.within(fixed[name])})
+            if name in fixed
+            else np.zeros((count, own.width))
+            for name, own in self._own.items()
+        ]
+        if self._joint:
+            joint = [self._averages({name: fixed[name][some] for name in fixed}) for some in pieces(count, STEPS)]
+            parts.append(np.concatenate(joint))
+        return np.hstack(parts)
+
+    def _averages(self, fixed: Mapping[str, NDArray[np.int64]]) -> FloatArray:
+        """Return the mean features of joint maps at combinations of points of the fixed columns."""
+        count = len(next(iter(fixed.values())))
+        readings = {
+            name: self.grids[name].reading.within(
+                np.repeat(fixed[name], _OTHERS) if name in fixed else np.tile(others, count)
+            )
+            for name, others in self._others.items()
+        }
+        return self._joint.features(readings).reshape(count, _OTHERS, -1).mean(axis=1)
+
+
+def _grid(name: str, column: ReadColumn, curves: Sequence[Spline | Cyclic]) -> _Grid:
+    """Return the points of a column's curve; a single one without a label for vectors and texts."""
+    axis = ""
+    if isinstance(column, Scaled):
+        numbers, places, axis = _numbers(column, [each for each in curves if name in each.columns])
+        shown = numbers.tolist() if axis else map(column.written, numbers.tolist())
+        labels = [each if isinstance(each, str) else f"{each:.6g}" for each in shown]
+        values, empty = (places - column.offset) / column.unit, ((column.stand_in or 0.0) - column.offset) / column.unit
+    elif column.classes:
+        numbers, labels, values = np.zeros(0), list(column.classes), np.arange(float(len(column.classes)))
+        empty = -1 if column.stand_in is None else column.stand_in
+    else:
+        return _Grid(np.zeros(0), [], Reading(np.zeros((1, len(column.scaling) - bool(column.indicator))), None))
+    if column.indicator:
+        labels, values = [*labels, MISSING], np.append(values, empty)
+    missing = np.array([label is MISSING for label in labels])
+    return _Grid(numbers, labels, Reading(values if len(numbers) else values.astype(np.int64), missing), axis)
+
+
+def _numbers(column: Scaled, curves: Sequence[Spline | Cyclic]) -> tuple[FloatArray, FloatArray, str]:
+    """Return the numbers of a curve, where in the column's range each is, and of what they are, if not of the column.
+
+    If only cyclic maps read the column, the numbers are those of the longest period, counted from the column's 0.
+    """
+    waves = [each for each in curves if isinstance(each, Cyclic)]
+    width, period = column.high - column.low, max((wave.period for wave in waves), default=math.inf)
+    repeats = period < width and len(waves) == len(curves) and not all(wave.keep for wave in waves)
+    turns = max(((period if repeats else width) * wave.harmonics / wave.period for wave in waves), default=1.0)
+    low, high = (0.0, period) if repeats else (column.low, column.high)
+    numbers = np.linspace(low, high, STEPS * min(max(math.ceil(turns / 5), 1), 15) + 1)
+    if not repeats:
+        return numbers, numbers, ""
+    return numbers, column.low + np.remainder(numbers - column.low, period), f", of each {period:g} {column.distance}"
