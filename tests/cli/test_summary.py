@@ -102,10 +102,10 @@ def test_curves_are_found_up_to_their_band_drawn_on_a_page_and_beside_them_coeff
     wider = 6 / critical_value(1 - 0.05 / 9)
     for name, slope, middle in (("age", 0.5, 50.0), ("stage", 10.0, 1.0)):
         curve = report["curves"][name]
-        places = range(3) if name == "stage" else map(float, curve["values"])
-        for place, estimate, (low, high) in zip(places, curve["estimates"], curve["intervals"], strict=True):
-            assert low <= estimate <= high
-            assert abs(estimate - slope * (place - middle)) < wider * (high - low) + 1e-9
+        for number, point in enumerate(curve):
+            place, (low, high) = number if name == "stage" else float(point["value"]), point["interval"]
+            assert low <= point["estimate"] <= high
+            assert abs(point["estimate"] - slope * (place - middle)) < wider * (high - low) + 1e-9
     drawn = page.read_text()
     assert drawn.count("<svg") == 2
     assert "<polygon" in drawn  # the band

@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,7 +14,7 @@ from ringfence.html.charts import WIDTH, Bar, Line, bar_chart, line_chart
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def draw(*lines: Line, **options: bool) -> ElementTree.Element:
+def draw(*lines: Line, **options: Any) -> ElementTree.Element:
     made = line_chart(lines, title="T", description="D", x_label="x", y_label="y", **options)
     return ElementTree.fromstring(made)
 
@@ -66,6 +67,37 @@ def test_bars_are_as_long_as_their_numbers_and_limits_lie_where_they_belong() ->
     assert lengths[2] == pytest.approx(3 * lengths[0], rel=0.01)
     assert lengths[3] == pytest.approx(4 * lengths[0], rel=0.01)  # infinity: as far as the largest finite number
     assert {"∞", "cap", "<b> w…ng name"} <= set(words(drawn))
+
+
+def test_a_small_chart_begins_at_its_first_number_and_shows_the_band_up_to_its_edge() -> None:
+    band = [(2020, 0.5, 2.0), (2024, -50.0, 3.0), (2022, -math.inf, math.inf)]
+    drawn = draw(
+        Line("a", [(2020, 1.0), (2024, 2.0)]), small=True, band=band, reach=[-1.0], x_ticks={2022.0: "2022-01-01"}
+    )
+    ((first, _),) = places(drawn)
+    assert {"2022-01-01", "-1"} <= set(words(drawn))
+    assert "2024" not in words(drawn)
+    (polygon,) = drawn.iter(f"{SVG}polygon")
+    corners = [tuple(map(float, pair.split(","))) for pair in polygon.attrib["points"].split()]
+    assert len(corners) == 4  # the unknown interval is left out
+    assert corners[0][0] == corners[-1][0] == first[0]
+    low, high = corners[0][1], corners[-1][1]
+    assert low > first[1] > high
+    floor = next(float(line.attrib["y1"]) for line in drawn.iter(f"{SVG}line") if line.attrib["class"] == "soft-line")
+    assert corners[1][1] == floor
+
+
+def test_negative_bars_go_the_other_way_and_a_bar_has_its_interval() -> None:
+    bars = [Bar("a", (1.0,), interval=(0.5, 9.0)), Bar("b", (-2.0,), interval=(-3.0, -1.0))]
+    made = bar_chart(bars, names=("x",), title="T", description="D", x_label="e", small=True, reach=(-3.0, 2.0))
+    drawn = ElementTree.fromstring(made)
+    up, down = [rect.attrib for rect in drawn.iter(f"{SVG}rect") if rect.attrib["class"] != "paper"]
+    assert float(down["x"]) + float(down["width"]) == pytest.approx(float(up["x"]))
+    assert float(down["width"]) == pytest.approx(2 * float(up["width"]), rel=0.01)
+    first, second = [line.attrib for line in drawn.iter(f"{SVG}line") if line.attrib["class"] == "ink-line"]
+    assert float(second["x1"]) < float(down["x"]) < float(second["x2"])
+    assert float(first["x2"]) > float(up["x"]) + float(up["width"])
+    assert float(first["x2"]) < 300
 
 
 numbers = st.floats(-1e12, 1e12)

@@ -107,8 +107,8 @@ def test_the_intervals_of_a_curve_are_listed_where_they_are_known() -> None:
     assert "larger epsilon" in summary.remark
     assert "12.5\tunknown" in str(summary)
     found = summary.report()["curves"]["age"]
-    assert found["values"] == [row[0] for row in rows]
-    assert found["intervals"][0] == [-2.0, 5.0]
+    assert [point["value"] for point in found] == [row[0] for row in rows]
+    assert found[0]["interval"] == [-2.0, 5.0]
 
 
 def test_intervals_by_silo_need_two() -> None:

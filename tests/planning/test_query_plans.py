@@ -65,16 +65,6 @@ def test_a_loss_without_curvature_is_refused_in_a_sentence(schema: Schema) -> No
         summary(schema, loss="hinge")
 
 
-@pytest.mark.parametrize("second", ["town", "curved"])
-def test_interactions_that_add_up_to_other_features_are_refused_with_the_remedy(second: str) -> None:
-    number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
-    town = {"type": "categorical", "categories": ["a", "b"]}
-    columns = {"age": number, "curved": number, "cost": number, "town": town}
-    maps = [{"type": "spline", "columns": ["curved"]}, {"type": "interaction", "columns": ["age", second]}]
-    with pytest.raises(PlanError, match="Train a model without that interaction"):
-        summary(parse_schema({"columns": columns, "maps": maps}, target="cost"))
-
-
 def test_more_features_than_the_budgets_can_carry_are_refused_before_anything_is_spent() -> None:
     columns = {f"x{place:02}": {"type": "numeric", "lower": 0.0, "upper": 1.0} for place in range(40)}
     with pytest.raises(PlanError, match=r"with 40 features the noise .* Allow a larger epsilon"):

@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bar:
-    """One name's values, one bar each; a limit to compare them with; and the interval of the first."""
+    """One name's values, one bar each; a limit to compare them with; and the interval of a single one."""
 
     label: str
     values: Sequence[float]
@@ -73,17 +73,18 @@ def line_chart(
 ) -> Html:
     """Draw up to `MOST_SERIES` lines; what lies at or below 0 is left out on a logarithmic axis.
 
-    A `small` chart is one of several beside each other, whose vertical axes all include the numbers `reach`; it begins
-    at its first number. `band` are numbers along the axis, each with the ends of an interval.
+    A `small` chart is one of several beside each other, whose vertical axes all include the numbers `reach`. It begins
+    and ends at its first and last number. `band` are numbers along the axis, each with the ends of an interval.
     """
     lines = [_drawable(line, log_x, log_y) for line in lines[:MOST_SERIES]]
     lines = [line for line in lines if line.points]
     xs = [x for line in lines for x, _ in line.points]
     ys = [*reach, *(y for line in lines for _, y in line.points)]
     width, plot = (NARROW, 120) if small else (WIDTH, _PLOT)
-    across = _Axis.over(xs, _LEFT, width - _RIGHT, log=log_x, from_zero=not small).cut(max(xs, default=1.0))
-    if small and xs:
-        across = across.beginning(min(xs), x_ticks)
+    across = _Axis.over(xs, _LEFT, width - _RIGHT, log=log_x).cut(max(xs, default=1.0))
+    if small:
+        ticks = tuple(x_ticks or (tick for tick in _ticks(min(xs), max(xs)) if min(xs) <= tick <= max(xs)))
+        across = _Axis(min(xs), max(xs), _LEFT, width - _RIGHT, False, ticks)
     upward = _Axis.over(ys, _TOP + plot, _TOP, log=log_y)
     parts = [*_grid(across, upward, x_label, y_label, x_ticks or {}), _band(band, across, upward)]
     parts += [_polyline(line, across, upward, n) for n, line in enumerate(lines)]
@@ -95,14 +96,11 @@ def line_chart(
 
 def _band(band: Sequence[tuple[float, float, float]], across: "_Axis", upward: "_Axis") -> Html:
     """Draw intervals of a line chart, joined to a band, within its axes."""
-    known = [(x, low, high) for x, low, high in band if math.isfinite(low) and math.isfinite(high)]
+    known = [(across(x), upward.within(low), upward.within(high)) for x, low, high in band if math.isfinite(high - low)]
     ends = [*((x, low) for x, low, _ in known), *((x, high) for x, _, high in reversed(known))]
-    places = [f"{across(x)},{upward.within(y)}" for x, y in ends]
-    whiskers = (
-        tag("line", x1=across(x), x2=across(x), y1=upward.within(low), y2=upward.within(high), **_series("stroke", 0))
-        for x, low, high in known
-    )
-    return together(tag("polygon", points=" ".join(places), fill_opacity=0.2, **_series("fill", 0)), *whiskers)
+    places = " ".join(f"{x},{y}" for x, y in ends)
+    whiskers = (tag("line", x1=x, x2=x, y1=low, y2=high, **_series("stroke", 0)) for x, low, high in known)
+    return together(tag("polygon", points=places, fill_opacity=0.2, **_series("fill", 0)), *whiskers)
 
 
 def bar_chart(
@@ -117,9 +115,8 @@ def bar_chart(
     reach: Sequence[float] = (),
 ) -> Html:
     """Draw for every name one horizontal bar per value from 0, called `names`, and a mark at its limit."""
-    ends = [v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)]
-    width = NARROW if small else WIDTH
-    across = _Axis.over([0.0, *reach, *ends], _LEFT + 62, width - 50)
+    width, ends = NARROW if small else WIDTH, [v for bar in bars for v in (*bar.values, bar.limit or 0.0)]
+    across = _Axis.over([0.0, *reach, *filter(math.isfinite, ends)], _LEFT + 62, width - 50)
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
@@ -171,7 +168,7 @@ def _bar_group(bar: Bar, top: float, across: "_Axis") -> Html:
         start, end = sorted((across(0.0), across(min(value, across.high))))
         length, at = round(end - start, 1), top + _THICK * number
         parts.append(tag("rect", x=start, y=at, width=length, height=_THICK - 3, rx=1, **_series("fill", number)))
-        if bar.interval is not None and number == 0 and all(map(math.isfinite, bar.interval)):
+        if bar.interval is not None:
             left, right = map(across.within, bar.interval)
             parts.append(tag("line", x1=left, x2=right, y1=at + 6, y2=at + 6, stroke_width=2, **_INK_LINE))
             end = max(end, right)
@@ -225,11 +222,6 @@ class _Axis:
         """Return the chart's axis ending at `high`, if at least two ticks are left."""
         ticks = tuple(tick for tick in self.ticks if tick <= high)
         return replace(self, high=high, ticks=ticks) if len(ticks) > 1 and high > self.low else self
-
-    def beginning(self, low: float, ticks: Mapping[float, str] | None) -> "_Axis":
-        """Return the chart's axis beginning at `low`, with these ticks instead of round numbers if they are given."""
-        shown = tuple(ticks or (tick for tick in self.ticks if tick >= low))
-        return replace(self, low=low, ticks=shown) if low < self.high else self
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:

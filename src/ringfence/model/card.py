@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ringfence.errors import visible
-from ringfence.model.curves import column_curves
+from ringfence.model.curves import column_curves, line_names
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee, observer_words
 from ringfence.protocol import rounds_words
@@ -135,32 +135,18 @@ def _evaluation_section(model: Model) -> list[str]:
 
 
 def _weights_section(model: Model) -> list[str]:
-    """Return the model card's section with the largest weights; of a model with maps, with every column's curve."""
-    if model.plan.data.maps:
-        curves = [curve.table() for curve in column_curves(model.plan, model.coefficients)]
-        return [
-            "## Curves",
-            "What a column's value adds to the score, compared with the mean over its range or categories; the columns "
-            "that matter most first. Each contains the silos' noise.",
-            *(
-                _markdown_table(
-                    [_markdown_text(name) for name in header],
-                    [[_markdown_text(x) if isinstance(x, str) else f"{x:.4g}" for x in row] for row in rows],
-                )
-                for header, rows in curves
-            ),
-        ]
+    """Return the model card's section with the largest weights; of a model with maps, with points of all curves."""
     weights = model.by_size()
-    rows = [
-        [_markdown_text(name), _markdown_text(output), f"{weight:.4g}"]
-        for name, output, weight in weights[:MOST_WEIGHTS]
-    ]
     left_out = f" The {MOST_WEIGHTS} largest of {len(weights)}." if len(weights) > MOST_WEIGHTS else ""
-    return [
-        "## Weights",
-        f"Of the schema's scaled features, largest first.{left_out} Each contains the silos' noise.",
-        _markdown_table(["feature", "of", "weight"], rows),
-    ]
+    title, rows = "Weights", [*weights[:MOST_WEIGHTS]]
+    head, words = ["feature", "of", "weight"], f"Of the schema's scaled features, largest first.{left_out}"
+    if model.plan.data.maps:
+        curves = column_curves(model.plan, model.coefficients)
+        title, head = "Curves", ["column", "value", *line_names(model.plan)]
+        words = "What a column's value adds to the score, compared with the mean over its range or categories."
+        rows = [(curve.name, *row) for curve in curves for row in curve.table()[1]]
+    cells = [[f"{x:.4g}" if isinstance(x, float) else _markdown_text(str(x)) for x in row] for row in (head, *rows)]
+    return [f"## {title}", f"{words} Each contains the silos' noise.", _markdown_table(cells[0], cells[1:])]
 
 
 def _misuse_section(model: Model) -> list[str]:

@@ -10,7 +10,6 @@ over their ranges and categories. The schema's `radius` is left out, as in expor
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -20,10 +19,8 @@ from numpy.typing import NDArray
 from ringfence.estimates.coefficients import CoefficientInterval
 from ringfence.protocol import FloatArray, Plan, Schema
 from ringfence.protocol.arrays import pieces
-from ringfence.protocol.schema.blocks import Blocks
 from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.protocol.schema.columns.numeric import Scaled
-from ringfence.protocol.schema.maps import blocks_of
 from ringfence.protocol.schema.maps.curves import Cyclic, Spline
 from ringfence.protocol.schema.maps.joint import Interaction
 
@@ -39,28 +36,19 @@ _OTHERS = 60
 _MOST_LEVELS = 8
 
 
-class _Grid(NamedTuple):
-    """Values of a column: their numbers, unless they are categories; their labels; how a model reads them; an axis."""
-
-    numbers: FloatArray
-    labels: list[str]
-    reading: Reading
-    axis: str = ""
-
-
-@dataclass(frozen=True)
-class CurvePoints:
+class CurvePoints(NamedTuple):
     """Points of a column's curve, and each as a linear function of the weights of all features but the constant.
 
-    `numbers` are the table's own, or none for categories. A last label `MISSING` has no number.
+    `numbers` are the table's own, or none for categories. A last label `MISSING` has no number. `axis` is the column's
+    name, and of what the numbers are if not the column's own.
     """
 
     column: str
+    axis: str
     numbers: FloatArray
     labels: Sequence[str]
-    functions: FloatArray
-    axis: str
-    """The column's name, and of what the numbers are if not the column's own."""
+    reading: Reading
+    functions: FloatArray = np.zeros((0, 0))
 
     @property
     def marks(self) -> list[int]:
@@ -80,6 +68,11 @@ class Curve(NamedTuple):
     by: str = ""
     band: Sequence[CoefficientInterval] = ()
 
+    @property
+    def name(self) -> str:
+        """The curve's column, or both of a pair."""
+        return f"{self.points.column} by {self.by}" if self.by else self.points.column
+
     def table(self) -> tuple[list[str], list[list[object]]]:
         """Return the header and the rows of a table of a curve's marks; an unknown point has no number."""
         points, ends = self.points, ["from", "to"] if self.band else []
@@ -92,8 +85,9 @@ class Curve(NamedTuple):
 
     @property
     def span(self) -> float:
-        """The difference between a curve's highest and lowest point."""
-        return float(np.ptp(np.concatenate(list(self.lines.values()))))
+        """The difference between a curve's highest and lowest known point."""
+        values = np.concatenate(list(self.lines.values()))
+        return float(np.ptp(values[np.isfinite(values)])) if np.isfinite(values).any() else 0.0
 
 
 def column_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
@@ -116,16 +110,16 @@ def pair_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
     curves = []
     for pair in (pair for map in maps for pair in combinations(map.columns, 2)):
         by, column = sorted(pair, key=lambda name: len(features.grids[name].labels))
+        if not features.grids[by].labels:
+            continue  # a vector or a text
         levels, grid = features.grids[by], features.grids[column]
         step = (len(levels.numbers) - 1) // 2 if len(levels.numbers) else 1  # the lowest, middle and highest number
         chosen = np.arange(0, len(levels.labels), step)[:_MOST_LEVELS]
-        count = len(grid.labels)
-        rows = features.rows({column: np.tile(np.arange(count), len(chosen)), by: np.repeat(chosen, count)})
-        scores = rows @ coefficients[: rows.shape[1], 0] * unit
-        lines = (scores - scores.mean()).reshape(len(chosen), count)
-        named = {f"{by} {levels.labels[level]}": line for level, line in zip(chosen, lines, strict=True)}
-        if count > 1 < len(chosen):
-            curves.append(Curve(CurvePoints(column, grid.numbers, grid.labels, rows, column + grid.axis), named, by))
+        places = np.arange(len(grid.labels))
+        rows = [features.rows({column: places, by: np.full(len(places), level)}) for level in chosen]
+        scores = unit * np.array(rows) @ coefficients[: rows[0].shape[1], 0]
+        names = [f"{by} {levels.labels[level]}" for level in chosen]
+        curves.append(Curve(grid, dict(zip(names, scores - scores.mean(), strict=True)), by))
     return sorted(curves, key=lambda curve: -curve.span)
 
 
@@ -136,7 +130,7 @@ def curve_points(data: Schema) -> Iterator[CurvePoints]:
         if grid.labels:
             rows = features.rows({name: np.arange(len(grid.labels))})
             known = len(grid.labels) - (grid.labels[-1] is MISSING)
-            yield CurvePoints(name, grid.numbers, grid.labels, rows - rows[:known].mean(axis=0), name + grid.axis)
+            yield grid._replace(functions=rows - rows[:known].mean(axis=0))
 
 
 def line_names(plan: Plan) -> list[str]:
@@ -166,43 +160,37 @@ class _Features:
 
     def __init__(self, data: Schema) -> None:
         """Divide every column of a schema into points."""
-        maps = data.maps or ()
+        maps, random = data.maps or (), np.random.default_rng(0)
         curves = [map for map in maps if isinstance(map, Spline | Cyclic)]
-        self.grids = {name: _grid(name, column, curves) for name, column in data.features.items()}
-        self._own = {name: blocks_of({name: column}, curves) for name, column in data.features.items()}
-        self._joint = Blocks(data.blocks[sum(map(len, self._own.values())) :])
-        joined = sorted({name for map in maps if not isinstance(map, Spline | Cyclic) for name in map.columns})
-        random = np.random.default_rng(0)
-        sizes = {name: len(self.grids[name].numbers) or len(data.features[name].classes) or 1 for name in joined}
+        self._blocks, self.grids = (
+            data.blocks,
+            {name: _grid(name, each, curves) for name, each in data.features.items()},
+        )
+        self._joined = {name for map in maps if not isinstance(map, Spline | Cyclic) for name in map.columns}
+        sizes = {name: len(grid.numbers) or len(data.features[name].classes) or 1 for name, grid in self.grids.items()}
         self._others = {name: random.permutation(_OTHERS) * size // _OTHERS for name, size in sizes.items()}
 
     def rows(self, fixed: Mapping[str, NDArray[np.int64]]) -> FloatArray:
-        """Return a row of features for each combination of points of the fixed columns; others' own features are 0."""
+        """Return the features of each combination of points of the fixed columns.
+
+        They are averages over the other columns if a map joins these to one of them, and else those of any others.
+        """
+        times = _OTHERS if self._joined & fixed.keys() else 1
         count = len(next(iter(fixed.values())))
-        parts = [
-            own.features({name: self.grids[name].reading.within(fixed[name])})
-            if name in fixed
-            else np.zeros((count, own.width))
-            for name, own in self._own.items()
-        ]
-        if self._joint:
-            joint = [self._averages({name: fixed[name][some] for name in fixed}) for some in pieces(count, STEPS)]
-            parts.append(np.concatenate(joint))
-        return np.hstack(parts)
-
-    def _averages(self, fixed: Mapping[str, NDArray[np.int64]]) -> FloatArray:
-        """Return the mean features of joint maps at combinations of points of the fixed columns."""
-        count = len(next(iter(fixed.values())))
-        readings = {
-            name: self.grids[name].reading.within(
-                np.repeat(fixed[name], _OTHERS) if name in fixed else np.tile(others, count)
-            )
-            for name, others in self._others.items()
-        }
-        return self._joint.features(readings).reshape(count, _OTHERS, -1).mean(axis=1)
+        averages = []
+        for some in pieces(count, STEPS):
+            points = {
+                name: np.repeat(fixed[name][some], times)
+                if name in fixed
+                else np.tile(self._others[name][:times], some.stop - some.start)
+                for name in self.grids
+            }
+            features = self._blocks.features({name: self.grids[name].reading.within(points[name]) for name in points})
+            averages.append(features.reshape(-1, times, self._blocks.width).mean(axis=1))
+        return np.concatenate(averages)
 
 
-def _grid(name: str, column: ReadColumn, curves: Sequence[Spline | Cyclic]) -> _Grid:
+def _grid(name: str, column: ReadColumn, curves: Sequence[Spline | Cyclic]) -> CurvePoints:
     """Return the points of a column's curve; a single one without a label for vectors and texts."""
     axis = ""
     if isinstance(column, Scaled):
@@ -214,11 +202,13 @@ def _grid(name: str, column: ReadColumn, curves: Sequence[Spline | Cyclic]) -> _
         numbers, labels, values = np.zeros(0), list(column.classes), np.arange(float(len(column.classes)))
         empty = -1 if column.stand_in is None else column.stand_in
     else:
-        return _Grid(np.zeros(0), [], Reading(np.zeros((1, len(column.scaling) - bool(column.indicator))), None))
+        zeros = np.zeros((1, len(column.scaling) - bool(column.indicator)))
+        return CurvePoints(name, name, np.zeros(0), [], Reading(zeros, None))
     if column.indicator:
         labels, values = [*labels, MISSING], np.append(values, empty)
     missing = np.array([label is MISSING for label in labels])
-    return _Grid(numbers, labels, Reading(values if len(numbers) else values.astype(np.int64), missing), axis)
+    reading = Reading(values if len(numbers) else values.astype(np.int64), missing)
+    return CurvePoints(name, name + axis, numbers, labels, reading)
 
 
 def _numbers(column: Scaled, curves: Sequence[Spline | Cyclic]) -> tuple[FloatArray, FloatArray, str]:

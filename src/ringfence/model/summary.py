@@ -1,7 +1,9 @@
 """A model's coefficients and curves with intervals, in the table's own units."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,12 +80,11 @@ class Summary:
                 for name, found in self.coefficients.items()
             },
             "curves": {
-                points.column: {
-                    "values": [points.labels[mark] for mark in points.marks],
-                    "estimates": [one.estimate for one in band],
-                    "intervals": [[one.low, one.high] for one in band],
-                }
-                for points, _, _, band in self.curves
+                curve.points.column: [
+                    {"value": row[0], "estimate": one.estimate, "interval": [one.low, one.high]}
+                    for row, one in zip(curve.table()[1], curve.band, strict=True)
+                ]
+                for curve in self.curves
             },
             "silos": {name: silo.model_dump(mode="json") for name, silo in self.statement.silos.items()},
         }
@@ -91,11 +92,10 @@ class Summary:
     def __str__(self) -> str:
         """Return the coefficients' summary as a printed table."""
         curves = (each for curve in self.curves for header, rows in [curve.table()] for each in (header, *rows))
-        rows = [
-            "\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in (*self.rows(), *curves)
-        ]
+        rows = (*self.rows(), *curves)
+        lines = ["\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in rows]
         head = [] if self.positive is None else [f"log odds of '{self.positive}'"]
-        return "\n".join([*head, *rows, *filter(None, [self.remark])])
+        return "\n".join([*head, *lines, *filter(None, [self.remark])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the coefficients' summary in IPython and notebooks as `print` does."""
@@ -121,19 +121,15 @@ def coefficients_of_run(
     found = measured_moments(findings)
     require_level(level, len(found.silos) if by_silo else None)
     records = sum(terms.records for terms in plan.silos if terms.name in found.silos)
-
-    def intervals(functions: FloatArray, offsets: FloatArray, level: float) -> list[CoefficientInterval]:
-        """Return an interval for each linear function of the weights."""
-        return coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
-
+    intervals = partial(coefficient_intervals, found.at, found.silos, records, by_silo=by_silo)
     names, functions, offsets = coefficients_in_table_units(plan)
-    named = dict(zip(names, intervals(functions, offsets, level), strict=True))
+    named = dict(zip(names, intervals(functions, offsets, level=level), strict=True))
     order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_known, -abs(named[name].estimate)))
     curves, unit, drawn = [], plan.loss.score_units(*plan.data.target_scaling)[0], curved_columns(plan.data)
     for points in (points for points in curve_points(plan.data) if points.column in drawn):
         rows = unit * np.pad(points.functions, ((0, 0), (0, plan.data.width - points.functions.shape[1])))
-        own = intervals(rows, np.zeros(len(rows)), 1 - (1 - level) / len(points.marks))
-        line = np.array([one.estimate for one in own])
+        own = intervals(rows, np.zeros(len(rows)), level=1 - (1 - level) / len(points.marks))
+        line = np.array([one.estimate if one.is_known else math.nan for one in own])
         curves.append(Curve(points, {score_words(plan): line}, band=[own[mark] for mark in points.marks]))
     return {name: named[name] for name in order}, sorted(curves, key=lambda curve: -curve.span)
 

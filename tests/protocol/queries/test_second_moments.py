@@ -1,13 +1,15 @@
 """The second moments: no record moves curvature, gradient and scatter together by more than √4.5/n."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
-from ringfence.protocol import FloatArray, Plan, SecondMoments
+from ringfence.protocol import FloatArray, Plan, SecondMoments, parse_schema
 from ringfence.protocol.queries.second_moments import MomentsArgument, independent_features
+from ringfence.protocol.schema.encoding import encode_features
 from tests.protocol.plan_document import SECOND_MOMENTS_ONLY, Edits, edited, parse, plan_of
 from tests.protocol.queries.neighbours import Record, Setting, draw_record, draw_setting
 
@@ -92,6 +94,37 @@ def test_a_column_s_first_category_is_left_out_where_a_constant_stands_for_it() 
     assert NUMERIC.data.feature_names == ("age", "town=a", "town=b", "town=c", "intercept")
     assert list(independent_features(NUMERIC.data)) == [0, 2, 3, 4]
     assert list(independent_features(NUMERIC.data.model_copy(update={"intercept": 0.0}))) == [0, 1, 2, 3]
+
+
+NUMBER: dict[str, Any] = {"type": "numeric", "lower": 0.0, "upper": 1.0}
+COLUMNS: dict[str, Any] = {
+    "age": {**NUMBER, "indicator": True},
+    "dose": NUMBER,
+    "town": {"type": "categorical", "categories": ["a", "b", "c"], "scale": 0.5, "indicator": True},
+    "ward": {"type": "categorical", "categories": ["a", "b"]},
+    "cost": NUMBER,
+}
+SPLINE: dict[str, Any] = {"type": "spline", "columns": ["age"], "knots": 3, "degree": 2}
+
+
+@pytest.mark.parametrize("intercept", [1.0, 0.0])
+@pytest.mark.parametrize("joined", [(), ("age", "dose"), ("dose", "town"), ("town", "ward"), ("age", "dose", "town")])
+@pytest.mark.parametrize("curves", [(), (SPLINE,)])
+def test_the_features_asked_are_independent_and_all_others_are_sums_of_them(
+    curves: tuple[dict[str, Any], ...], joined: tuple[str, ...], intercept: float
+) -> None:
+    maps = [*curves, *([{"type": "interaction", "columns": list(joined)}] if joined else [])]
+    data = parse_schema({"columns": COLUMNS, "maps": maps or None, "intercept": intercept}, target="cost")
+    random = np.random.default_rng(0)
+    cells = {name: [repr(float(number)) for number in random.uniform(size=1000)] for name in ("age", "dose")}
+    cells["age"] = [cell if random.random() < 0.8 else "" for cell in cells["age"]]
+    cells |= {
+        "town": random.choice(["a", "b", "c", ""], 1000).tolist(),
+        "ward": random.choice(["a", "b"], 1000).tolist(),
+    }
+    features = encode_features(data, cells, source="rows")
+    asked = features[:, independent_features(data)]
+    assert np.linalg.matrix_rank(asked) == asked.shape[1] == np.linalg.matrix_rank(features)
 
 
 def test_any_place_may_be_asked_that_can_be_computed_with() -> None:

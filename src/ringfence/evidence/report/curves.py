@@ -23,46 +23,46 @@ _BEYOND = 2.0
 def model_curves_section(model: Model) -> tuple[Html | None, dict[str, Html]]:
     """Return the training report's section on the model's own curves, and its charts by name; None without curves."""
     plan = model.plan
-    text: list[str] = ["They are computed from noisy messages, so they are public, and the noise moves them, too. "]
-    if plan.loss.is_curved:
-        text += [
-            tag("code", "ringfence model summary --report"),
-            " asks the silos again, for a budget of its own, and ",
-        ]
-        text += ["draws each curve with a confidence band."]
-    curves = column_curves(plan, model.coefficients), pair_curves(plan, model.coefficients)
-    return curves_section(plan, *curves, text=together(*text))
+    command = tag("code", "ringfence model summary --report")
+    more = (command, " asks the silos again, for a budget of its own, and draws curves with confidence bands.")
+    text = together(
+        "They are computed from noisy messages, so they are public, and the noise moves them, too. ",
+        *(more if plan.loss.is_curved and plan.data.maps else ()),
+    )
+    curves, pairs = (found(plan, model.coefficients) for found in (column_curves, pair_curves))
+    return curves_section(plan, curves, pairs, text=text)
 
 
 def curves_section(
     plan: Plan, curves: Sequence[Curve], pairs: Sequence[Curve] = (), *, text: str
 ) -> tuple[Html | None, dict[str, Html]]:
     """Return the section with a chart for each of the first curves, and the charts by name; None without curves."""
-    if not curves:
-        return None, {}
-    own = curves[:MOST_CURVES]
+    words, own = score_words(plan), curves[:MOST_CURVES]
     shown = [*own, *pairs[:MOST_CURVES]]
-    lines = np.concatenate([line for curve in shown for line in curve.lines.values()])
-    most = _BEYOND * float(np.abs(lines).max())
-    ends = np.clip([end for curve in shown for one in curve.band for end in (one.low, one.high)], -most, most)
-    reach = [*ends.tolist(), float(lines.min()), float(lines.max())]
-    charts = {f"curve-{number}": _chart(curve, score_words(plan), reach) for number, curve in enumerate(shown, 1)}
+    lines = np.concatenate([np.zeros(1), *(line for curve in shown for line in curve.lines.values())])
+    lines = lines[np.isfinite(lines)]
+    if not shown:
+        return None, {}
+    ends = np.array([end for curve in shown for one in curve.band if one.is_known for end in (one.low, one.high)])
+    most = _BEYOND * np.abs(lines).max()
+    reach = [float(end) for end in (lines.min(), lines.max(), *np.clip(ends, -most, most))]
+    charts = {f"curve-{number}": _chart(curve, words, reach) for number, curve in enumerate(shown, 1)}
     drawn = [figure(chart, _caption(curve)) for chart, curve in zip(charts.values(), shown, strict=True)]
-    joined = any(not isinstance(each, Spline | Cyclic) for each in plan.data.maps or ())
+    remarks = {
+        f"The first {MOST_CURVES} of {len(curves)} columns are shown.": len(curves) > MOST_CURVES,
+        f"Only the first {MOST_SERIES} lines are drawn.": len(shown[0].lines) > MOST_SERIES,
+        "Where a map joins columns, the curve of each is an average over the others' ranges and categories.": any(
+            not isinstance(each, Spline | Cyclic) for each in plan.data.maps or ()
+        ),
+        "Where a record is scaled to the schema's radius, so is what its columns add.": plan.data.radius is not None,
+    }
     lead = (
-        f"What each value of a column adds to the {score_words(plan)}, compared with the mean over the column's range "
-        "or categories: the columns that matter most first, all on one scale."
-        + (f" Shown are {MOST_CURVES} of {len(curves)} columns." if len(curves) > MOST_CURVES else "")
-        + (" Where a map joins it with others, a curve is the average over these." if joined else "")
-        + (
-            " Where a record is scaled to the schema's radius, so is all that its columns add."
-            if plan.data.radius
-            else ""
-        )
+        f"What each value of a column adds to the {words}, compared with the mean over the column's range or "
+        "categories: the columns that matter most first, all on one scale."
     )
     return section(
         "What each column adds",
-        paragraph(lead),
+        paragraph(" ".join([lead, *(remark for remark, applies in remarks.items() if applies)])),
         paragraph(text),
         tag("div", *drawn[: len(own)], class_="curves"),
         *((tag("h3", "Two columns together"), tag("div", *drawn[len(own) :], class_="curves")) if pairs else ()),
@@ -71,24 +71,23 @@ def curves_section(
 
 def _chart(curve: Curve, words: str, reach: Sequence[float]) -> Html:
     """Draw one curve: a line over numbers, or bars of categories."""
-    points, by = curve.points, f" by {curve.by}" if curve.by else ""
+    points, numbers = curve.points, curve.points.numbers.tolist()
     lines = dict(list(curve.lines.items())[:MOST_SERIES])
-    band = {mark: (one.low, one.high) for mark, one in zip(points.marks, curve.band, strict=False)}
+    band = {at: (one.low, one.high) for at, one in zip(points.marks, curve.band, strict=False) if one.is_known}
     told = (f"{points.labels[at]}: " + ", ".join(f"{line[at]:.3g}" for line in lines.values()) for at in points.marks)
-    title, description = f"{points.column}{by}", f"What it adds to the {words}: {'; '.join(told)}."
-    numbers = points.numbers.tolist()
+    description = f"What it adds to the {words}: {'; '.join(told)}."
     if not numbers:
-        sizes = -np.max(np.abs(list(lines.values())), axis=0)
-        places = sorted(np.argsort(sizes, kind="stable")[:MOST_BARS].tolist())
+        values = np.array(list(lines.values())).T
+        known = [at for at in np.argsort(-np.abs(values).max(axis=1)) if np.isfinite(values[at]).all()]
         return bar_chart(
-            [Bar(points.labels[at], [line[at] for line in lines.values()], interval=band.get(at)) for at in places],
-            names=list(lines), title=title, description=description, x_label=words, small=True, reach=reach,
+            [Bar(points.labels[at], values[at].tolist(), interval=band.get(at)) for at in sorted(known[:MOST_BARS])],
+            names=list(lines), title=curve.name, description=description, x_label=words, small=True, reach=reach,
         )  # fmt: skip
     dates = points.labels[0] != f"{numbers[0]:.6g}"
     middles = [len(numbers) * part // 6 for part in (1, 3, 5)]
     return line_chart(
         [Line(name, list(zip(numbers, line.tolist(), strict=False))) for name, line in lines.items()],
-        title=title, description=description, x_label=points.axis, y_label=words, small=True, reach=reach,
+        title=curve.name, description=description, x_label=points.axis, y_label=words, small=True, reach=reach,
         x_ticks={numbers[at]: points.labels[at] for at in middles} if dates else None,
         band=[(numbers[at], *ends) for at, ends in band.items() if at < len(numbers)],
     )  # fmt: skip
@@ -96,14 +95,12 @@ def _chart(curve: Curve, words: str, reach: Sequence[float]) -> Html:
 
 def _caption(curve: Curve) -> Html:
     """Return the caption of a curve's chart: the column, how far the curve spans, and where a missing cell lies."""
-    points, lines = curve.points, curve.lines.values()
-    name = f"{points.column} by {curve.by}" if curve.by else points.column
-    missing = ""
-    if len(points.numbers) and points.labels[-1] is MISSING:
-        values = ", ".join(f"{line[-1]:.3g}" for line in lines)
-        interval = f" ({curve.band[-1].low:.3g} to {curve.band[-1].high:.3g})" if curve.band else ""
-        missing = f" Missing: {values}{interval}."
-    return tag("span", tag("strong", name), f" spans {curve.span:.3g}.{missing}")
+    _, rows = curve.table()
+    label, *values = (f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in rows[-1])
+    ends = f" ({values[1]} to {values[2]})" if curve.band and values[1] else ""
+    is_drawn = label != MISSING or not len(curve.points.numbers)
+    missing = "" if is_drawn else f" Missing: {', '.join(values[: len(curve.lines)])}{ends}."
+    return tag("span", tag("strong", curve.name), f" spans {curve.span:.3g}.{missing}")
 
 
 def summary_report(found: Summary) -> ReportPage:
