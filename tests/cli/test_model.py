@@ -8,7 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.federation.training import Silo, train
+from ringfence.model.curves import column_curves
 from ringfence.model.model import Model
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.schema.maps import Spline
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import export
 from ringfence.silo.records.records import Records
@@ -27,6 +31,21 @@ def test_coefficients_are_exported_as_csv_and_json(federation: Federation) -> No
     out = federation.folder / "coefficients.json"
     assert ringfence("model", "export", path, "--to", "json", "--out", out).stdout == ""
     assert np.array_equal(json.loads(out.read_text())["coefficients"], linear.coefficients)
+
+
+def test_a_model_with_maps_shows_what_values_of_its_columns_add(federation: Federation) -> None:
+    path = federation.model("--max-rounds", "5", target="cost")
+    plain = Model.load(path)
+    maps = (Spline(columns=(next(iter(plain.plan.data.features)),)),)
+    schema = plain.plan.data.model_validate(plain.plan.data.model_dump(exclude_none=True) | {"maps": maps})
+    plan = make_plan(schema, [Member("north", 300, 1.0)], PlanRequest(rounds=2))
+    curved = Model.of(plan, np.arange(plan.dimension) / 10, {})
+    curved.save(path)
+    printed = ringfence("model", "show", path).stdout
+    for curve in column_curves(plan, curved.coefficients):
+        assert f"{curve.name} " in printed
+        assert all(f"{score:.4g}" in printed for _, score in curve.table()[1])
+    assert "spline 1" not in printed
 
 
 def test_a_model_s_statement_is_that_of_its_run(federation: Federation) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 
 from ringfence.estimates.metrics import EvaluationReport, Metric, ModelMetrics
 from ringfence.model.card import MOST_WEIGHTS, model_card
+from ringfence.model.curves import column_curves
 from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -33,6 +34,11 @@ def test_a_card_has_the_private_evaluation_and_the_maps_that_make_features() -> 
     assert "Measured privately on 28 held-out records of all silos" in card
     assert "- accuracy 0.800, between 0.700 and 0.900." in card
     assert "Features computed from them by public maps: splines of degree 3 with knots at 18, 65 \\(age\\)." in card
+    assert "| column | value | log odds of 'yes' |" in card
+    assert "## Weights" not in card
+    for curve in column_curves(trained.plan, trained.coefficients):
+        for value, score in curve.table()[1]:
+            assert f"| {curve.name} | {value} | {score:.4g} |" in card
 
 
 def test_the_largest_weights_come_first() -> None:

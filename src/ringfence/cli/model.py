@@ -158,7 +158,7 @@ def summary(options: SummaryOptions) -> Output:
     log_odds = "" if found.positive is None else f"Log odds of '{found.positive}'. "
     title = f"{log_odds}In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"
     remark = [f"\n{found.remark}"] if found.remark else []
-    tables = [Table(found.HEADER, found.rows(), title)] if found.coefficients else []
+    tables: list[str | Table] = [Table(found.HEADER, found.rows(), title)] if found.coefficients else []
     if found.curves:
         tables.append(f"\nWhat a column's value adds, compared with the mean over its range or categories. {AT_ONCE}")
     if options.report is not None:

@@ -86,7 +86,7 @@ def line_chart(
         ticks = tuple(x_ticks or (tick for tick in _ticks(min(xs), max(xs)) if min(xs) <= tick <= max(xs)))
         across = _Axis(min(xs), max(xs), _LEFT, width - _RIGHT, False, ticks)
     upward = _Axis.over(ys, _TOP + plot, _TOP, log=log_y)
-    parts = [*_grid(across, upward, x_label, y_label, x_ticks or {}), _band(band, across, upward)]
+    parts = [*_grid(across, upward, x_label, y_label, x_ticks or {}), _band(band, len(xs), across, upward)]
     parts += [_polyline(line, across, upward, n) for n, line in enumerate(lines)]
     keys = lines if len(lines) > 1 else []  # one line is named by its axis
     first = _TOP + plot + _BELOW
@@ -94,11 +94,11 @@ def line_chart(
     return _svg_sheet(first + _ROW * len(keys) - 12, title, description, parts, width)
 
 
-def _band(band: Sequence[tuple[float, float, float]], across: "_Axis", upward: "_Axis") -> Html:
-    """Draw intervals of a line chart, joined to a band, within its axes."""
+def _band(band: Sequence[tuple[float, float, float]], count: int, across: "_Axis", upward: "_Axis") -> Html:
+    """Draw intervals of a line chart within its axes; joined, unless of `count` points too many lie between them."""
     known = [(across(x), upward.within(low), upward.within(high)) for x, low, high in band if math.isfinite(high - low)]
     ends = [*((x, low) for x, low, _ in known), *((x, high) for x, _, high in reversed(known))]
-    places = " ".join(f"{x},{y}" for x, y in ends)
+    places = " ".join(f"{x},{y}" for x, y in ends if count <= 8 * len(known))
     whiskers = (tag("line", x1=x, x2=x, y1=low, y2=high, **_series("stroke", 0)) for x, low, high in known)
     return together(tag("polygon", points=places, fill_opacity=0.2, **_series("fill", 0)), *whiskers)
 
@@ -119,9 +119,7 @@ def bar_chart(
     across = _Axis.over([0.0, *reach, *filter(math.isfinite, ends)], _LEFT + 62, width - 50)
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
-    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
-    parts += [_svg_text(across(tick), bottom + 15, _tick_label(tick), anchor="middle") for tick in across.ticks]
-    parts.append(_svg_text((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
+    parts = _rows_grid(across, bottom, x_label)
     parts += [_bar_group(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
     keys = list(names) if len(names) > 1 else []  # one kind of bar is named by the axis
     first = bottom + 58
@@ -140,9 +138,7 @@ def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: 
     ends = [end for span in spans for end in (span.low, span.high, span.value) if math.isfinite(end)]
     across = _Axis.over(ends or [0.0, 1.0], _LEFT + 62, WIDTH - 14, from_zero=False)
     bottom = _ABOVE + 22 * len(spans)
-    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
-    parts += [_svg_text(across(tick), bottom + 15, _tick_label(tick), anchor="middle") for tick in across.ticks]
-    parts.append(_svg_text((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
+    parts = _rows_grid(across, bottom, x_label)
     for row, span in enumerate(spans):
         y = _ABOVE + 22 * row + 10
         parts += [
@@ -151,6 +147,16 @@ def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: 
             tag("circle", cx=across(span.value), cy=y, r=3.6, **_series("fill", 0)),
         ]
     return _svg_sheet(bottom + 46, title, description, parts)
+
+
+def _rows_grid(across: "_Axis", bottom: float, x_label: str) -> list[Html]:
+    """Return the grid of a bar or span chart and its axis; every other tick is named if all would not fit."""
+    every = 1 + (sum(9 * len(_tick_label(tick)) for tick in across.ticks) > across.end - across.start)
+    return [
+        *(tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks),
+        *(_svg_text(across(t), bottom + 15, _tick_label(t), anchor="middle") for t in across.ticks[::every]),
+        _svg_text((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK),
+    ]
 
 
 def _row_label(text: str, y: float, across: "_Axis") -> Html:
@@ -338,6 +344,8 @@ def _tick_label(value: float) -> str:
     if math.isinf(value):
         return "∞"
     size = abs(value)
+    if 1e3 <= size < 1e9:
+        return f"{value / 1e6:.3g}M" if size >= 1e6 else f"{value / 1e3:.3g}k" if size >= 1e4 else f"{value:.0f}"
     return (
-        f"{value:.3g}" if size == 0 or 1e-3 <= size < 1e4 else f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+        f"{value:.3g}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
     )

@@ -138,15 +138,16 @@ def _weights_section(model: Model) -> list[str]:
     """Return the model card's section with the largest weights; of a model with maps, with points of all curves."""
     weights = model.by_size()
     left_out = f" The {MOST_WEIGHTS} largest of {len(weights)}." if len(weights) > MOST_WEIGHTS else ""
-    title, rows = "Weights", [*weights[:MOST_WEIGHTS]]
+    title, rows = "Weights", [tuple[str | float, ...](row) for row in weights[:MOST_WEIGHTS]]
     head, words = ["feature", "of", "weight"], f"Of the schema's scaled features, largest first.{left_out}"
     if model.plan.data.maps:
         curves = column_curves(model.plan, model.coefficients)
         title, head = "Curves", ["column", "value", *line_names(model.plan)]
         words = "What a column's value adds to the score, compared with the mean over its range or categories."
         rows = [(curve.name, *row) for curve in curves for row in curve.table()[1]]
-    cells = [[f"{x:.4g}" if isinstance(x, float) else _markdown_text(str(x)) for x in row] for row in (head, *rows)]
-    return [f"## {title}", f"{words} Each contains the silos' noise.", _markdown_table(cells[0], cells[1:])]
+    cells = [[f"{x:.4g}" if isinstance(x, float) else _markdown_text(x) for x in row] for row in rows]
+    head = [_markdown_text(name) for name in head]
+    return [f"## {title}", f"{words} Each contains the silos' noise.", _markdown_table(head, cells)]
 
 
 def _misuse_section(model: Model) -> list[str]:

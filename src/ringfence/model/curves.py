@@ -73,10 +73,10 @@ class Curve(NamedTuple):
         """The curve's column, or both of a pair."""
         return f"{self.points.column} by {self.by}" if self.by else self.points.column
 
-    def table(self) -> tuple[list[str], list[list[object]]]:
+    def table(self) -> tuple[list[str], list[list[str | float]]]:
         """Return the header and the rows of a table of a curve's marks; an unknown point has no number."""
         points, ends = self.points, ["from", "to"] if self.band else []
-        rows: list[list[object]] = [
+        rows: list[list[str | float]] = [
             [points.labels[mark], *(float(line[mark]) for line in self.lines.values())] for mark in points.marks
         ]
         for row, one in zip(rows, self.band, strict=False):

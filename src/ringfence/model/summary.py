@@ -48,7 +48,7 @@ class Summary:
         """The class whose log odds the coefficients are of, the last of two; None if they are of a number."""
         return next(reversed(self.statement.plan.data.target_column.classes), None)
 
-    def rows(self) -> list[list[object]]:
+    def rows(self) -> list[Sequence[str | float]]:
         """Return the coefficients as rows of a printed table, below `HEADER`."""
         return [_summary_row(name, found) for name, found in self.coefficients.items()]
 
@@ -91,8 +91,10 @@ class Summary:
 
     def __str__(self) -> str:
         """Return the coefficients' summary as a printed table."""
-        curves = (each for curve in self.curves for header, rows in [curve.table()] for each in (header, *rows))
-        rows = (*self.rows(), *curves)
+        rows = self.rows()
+        for curve in self.curves:
+            header, points = curve.table()
+            rows += [header, *points]
         lines = ["\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in rows]
         head = [] if self.positive is None else [f"log odds of '{self.positive}'"]
         return "\n".join([*head, *lines, *filter(None, [self.remark])])
@@ -195,7 +197,7 @@ def _reference_coding(data: Schema) -> FloatArray:
     return matrix
 
 
-def _summary_row(name: str, found: CoefficientInterval) -> list[object]:
+def _summary_row(name: str, found: CoefficientInterval) -> list[str | float]:
     """Return the row of a coefficient in a printed table."""
     if not found.is_known:
         return [name, "unknown", "", "", "", ""]

@@ -7,14 +7,14 @@ import numpy as np
 from ringfence.evidence.report import sections
 from ringfence.evidence.report.page import ReportPage, counted, kicker_line
 from ringfence.html.charts import MOST_SERIES, Bar, Line, bar_chart, figure, line_chart
-from ringfence.html.markup import Html, outline, paragraph, section, table, tag, together
+from ringfence.html.markup import Html, Value, outline, paragraph, readable, section, table, tag, together
 from ringfence.model.curves import MISSING, Curve, column_curves, pair_curves, score_words
 from ringfence.model.model import Model
 from ringfence.model.summary import AT_ONCE, Summary
 from ringfence.protocol import Plan
 from ringfence.protocol.schema.maps.curves import Cyclic, Spline
 
-MOST_CURVES, MOST_BARS = 24, 20
+MOST_CURVES, MOST_BARS, _MOST_LETTERS = 24, 12, 34
 
 _BEYOND = 2.0
 """How far charts show bands, in units of the largest number of any curve."""
@@ -72,6 +72,9 @@ def curves_section(
 def _chart(curve: Curve, words: str, reach: Sequence[float]) -> Html:
     """Draw one curve: a line over numbers, or bars of categories."""
     points, numbers = curve.points, curve.points.numbers.tolist()
+    x_label, words = (
+        text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…" for text in (points.axis, words)
+    )
     lines = dict(list(curve.lines.items())[:MOST_SERIES])
     band = {at: (one.low, one.high) for at, one in zip(points.marks, curve.band, strict=False) if one.is_known}
     told = (f"{points.labels[at]}: " + ", ".join(f"{line[at]:.3g}" for line in lines.values()) for at in points.marks)
@@ -87,20 +90,25 @@ def _chart(curve: Curve, words: str, reach: Sequence[float]) -> Html:
     middles = [len(numbers) * part // 6 for part in (1, 3, 5)]
     return line_chart(
         [Line(name, list(zip(numbers, line.tolist(), strict=False))) for name, line in lines.items()],
-        title=curve.name, description=description, x_label=points.axis, y_label=words, small=True, reach=reach,
+        title=curve.name, description=description, x_label=x_label, y_label=words, small=True, reach=reach,
         x_ticks={numbers[at]: points.labels[at] for at in middles} if dates else None,
         band=[(numbers[at], *ends) for at, ends in band.items() if at < len(numbers)],
     )  # fmt: skip
 
 
 def _caption(curve: Curve) -> Html:
-    """Return the caption of a curve's chart: the column, how far the curve spans, and where a missing cell lies."""
-    _, rows = curve.table()
-    label, *values = (f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in rows[-1])
-    ends = f" ({values[1]} to {values[2]})" if curve.band and values[1] else ""
-    is_drawn = label != MISSING or not len(curve.points.numbers)
-    missing = "" if is_drawn else f" Missing: {', '.join(values[: len(curve.lines)])}{ends}."
-    return tag("span", tag("strong", curve.name), f" spans {curve.span:.3g}.{missing}")
+    """Return the caption of a curve's chart: the column, how far it spans, and what the chart cannot show."""
+    numbers, labels = curve.points.numbers, curve.points.labels
+    missing, more = labels[-1] == MISSING and len(numbers), len(labels) - MOST_BARS
+    cells = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in curve.table()[1][-1][1:]]
+    values, ends = ", ".join(cells[: len(curve.lines)]), " to ".join(filter(None, cells[len(curve.lines) :]))
+    return tag(
+        "span",
+        tag("strong", curve.name),
+        *((" spans ", curve.span, ".") if curve.span else (" is flat, or unknown.",)),
+        readable(f" Missing: {values}{ends and f' ({ends})'}.") if missing else "",
+        f" Those {more} with the least effect are left out." if more > 0 and not len(numbers) else "",
+    )
 
 
 def summary_report(found: Summary) -> ReportPage:
@@ -113,7 +121,7 @@ def summary_report(found: Summary) -> ReportPage:
         text=f"Bars and bands are {level} over {'silos' if found.by_silo else f'{plan.unit}s'}, which allow for the "
         f"noise. {AT_ONCE} What leaves a chart goes on beyond its edge.",
     )
-    coefficients = [[name, *row] for name, *row in found.rows()]
+    coefficients: list[list[Value]] = [[*row] for row in found.rows()]
     parts = (
         paragraph(
             f"{counted(len(found.statement.silos), 'silo')} measured, with noise, what best predicts "
