@@ -9,7 +9,7 @@
 #                   upgrades, crowds at the doors, code sent to the engine, tables in parts and in files, pages on narrow
 #                   screens and for screen readers, docstrings' examples, the simulator beside gates, fuzzing, and, as root,
 #                   services, machines and core dumps
-#   make comparison   install PyTorch and Opacus (1 GB; 5 GB with CUDA), and run the test that needs them
+#   make comparison   install PyTorch, Opacus and InterpretML (1 GB; 5 GB with CUDA), and run the tests that need them
 #   make audit      attack every mechanism at full size, and break each to check that the audit notices; crash at every
 #                   pair of points; and make small mistakes in the core to check that the tests notice
 # For releases (CONTRIBUTING.md, "Release"):
@@ -38,7 +38,7 @@ THOROUGH := tests/deployment/test_machines.py tests/fuzz tests/deployment/test_n
   tests/silo/records/test_chunks.py tests/model/test_personal_fit.py tests/research
 
 # What it needs is in no extra that the other tests install.
-COMPARISON := tests/research/experiments/league/test_opacus.py
+COMPARISON := tests/research/experiments/league/test_opacus.py tests/research/experiments/league/test_dp_ebm.py
 
 # Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk. Tests of
 # services and machines use the disk.
@@ -63,7 +63,7 @@ tests: $(VENV)/.test
 	$(MEMORY) $(BIN)/pytest -n 3 -q $(addprefix --ignore=,$(THOROUGH))
 
 thorough: packages $(VENV)/.test
-	$(MEMORY) $(BIN)/pytest -n 4 -q $(THOROUGH) --ignore=$(COMPARISON)
+	$(MEMORY) $(BIN)/pytest -n 4 -q $(THOROUGH) $(addprefix --ignore=,$(COMPARISON))
 
 # Where pip's own settings name a build of this version without CUDA, it takes that one.
 TORCH := torch==2.13.0

@@ -2,12 +2,13 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 
 from ringfence.errors import SweepError
-from ringfence.research.experiments.sweeps import summarise
-from ringfence.simulation.cells import Row
+from ringfence.research.experiments.sweeps import SweepPart, restore_parts, run_parts, summarise, write_cells
+from ringfence.simulation.cells import Cell, Row, cells
 
 
 def test_a_summary_has_mean_percentiles_and_count_per_group_in_order() -> None:
@@ -36,3 +37,29 @@ def test_a_summary_shows_a_diverged_run_and_refuses_what_has_no_mean() -> None:
         summarise(rows, by=["a"], value="text")
     with pytest.raises(SweepError, match="no column 'b'"):
         summarise(rows, by=["b"], value="error")
+
+
+def test_a_table_of_cells_stands_in_for_their_files_and_rows_that_were_removed_run_again(tmp_path: Path) -> None:
+    ran: list[tuple[object, int]] = []
+
+    def task(block: list[Cell]) -> list[Row]:
+        ran.extend((cell["epsilon"], cell.trial) for cell in block)
+        return [{"error": float(cell["epsilon"]) / 3 + cell.trial, "chosen": "step 1"} for cell in block]
+
+    part = SweepPart(task, list(cells({"table": ["a"], "epsilon": (0.5, math.inf)}, 2)), ("table",), "ours")
+
+    def rows(out: Path) -> list[Row]:
+        restore_parts("race", [part], out)
+        found = run_parts("race", [part], out, quick=False, watch=lambda done, total: None)["ours"]
+        return sorted(found, key=lambda row: (float(row["epsilon"]), int(row["trial"])))
+
+    first, clone = rows(tmp_path / "first"), tmp_path / "clone"
+    clone.mkdir()
+    assert len(ran) == len(first) == 4
+    table = [{"method": "ours", **row} for row in first]
+    write_cells(table[:1] + table[2:], clone / "cells.csv")
+    assert rows(clone) == first, "to the last digit"
+    assert ran[4:] == [(0.5, 1)]
+    write_cells(table[:1], clone / "cells.csv")
+    assert rows(clone) == first, "a folder with files of cells goes by these"
+    assert len(ran) == 5

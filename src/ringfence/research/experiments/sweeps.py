@@ -14,9 +14,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ringfence.errors import SweepError
-from ringfence.simulation.cells import Cell, Row, Value, quoted
+from ringfence.simulation.cells import TRIAL, Cell, Row, Value, quoted
 from ringfence.simulation.sweep import SweepTask, sweep
-from ringfence.simulation.table import read_rows
+from ringfence.simulation.table import KIND, Log, SweepHeader, read_rows
+from ringfence.storage.lines import Lines
 
 Watch = Callable[[int, int], None]
 """Called with the number of cells done, and of all."""
@@ -31,6 +32,14 @@ class SweepPart:
     group: tuple[str, ...]
     name: str = ""
 
+    def file(self, out: Path, quick: bool) -> Path:
+        """Return the file of a part's cells; a rehearsal's are kept apart."""
+        return out / ("-".join(filter(None, ("cells", "quick" if quick else "", self.name))) + ".jsonl")
+
+    def label(self, experiment: str, quick: bool) -> str:
+        """Return what a part's file is labelled by."""
+        return f"{' '.join(filter(None, (experiment, self.name)))}, {'quick' if quick else 'full'}"
+
 
 def run_parts(
     experiment: str, parts: Sequence[SweepPart], out: Path, *, quick: bool, watch: Watch
@@ -43,14 +52,13 @@ def run_parts(
     total, before = sum(len(part.cells) for part in parts), 0
     rows: dict[str, list[Row]] = {}
     for part in parts:
-        file = "-".join(filter(None, ("cells", "quick" if quick else "", part.name)))
         # NumPy's products are small: threads would wait for each other.
         with threadpool_limits(limits=1, user_api="blas"):
             path = sweep(
                 part.task,
                 part.cells,
-                out=out / f"{file}.jsonl",
-                label=f"{' '.join(filter(None, (experiment, part.name)))}, {'quick' if quick else 'full'}",
+                out=part.file(out, quick),
+                label=part.label(experiment, quick),
                 group=part.group,
                 workers=1,
                 watch=partial(_watch, watch, before, total),
@@ -58,6 +66,37 @@ def run_parts(
         rows[part.name] = list(read_rows(path))
         before += len(part.cells)
     return rows
+
+
+def restore_parts(experiment: str, parts: Sequence[SweepPart], out: Path) -> None:
+    """Write the files of a full run's cells again from its cells.csv, where a folder has that and no file of cells.
+
+    A clone has the table alone. The column `method` names the part.
+    """
+    if any(out.glob("cells*.jsonl")) or not (out / "cells.csv").is_file():
+        return
+    with (out / "cells.csv").open(newline="", encoding="utf-8") as file:
+        table = [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    for part in parts:
+        rows = [
+            {name: value for name, value in row.items() if name != "method"}
+            for row in table
+            if row["method"] == part.name
+        ]
+        if rows:
+            header = SweepHeader(part.label(experiment, False), tuple(sorted(part.cells[0].keys() - {TRIAL})))
+            with Lines(part.file(out, False), KIND) as lines:
+                Log(lines, header).append(rows)
+
+
+def _value(text: str) -> Value:
+    """Return the number that a table's text is, or the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 def _watch(watch: Watch, before: int, total: int, done: int, _: int | None) -> None:

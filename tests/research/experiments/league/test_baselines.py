@@ -10,10 +10,12 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import chi2
 
 from ringfence.accounting.account import answer_query
-from ringfence.protocol import FloatArray, Logistic, Squared
+from ringfence.accounting.calibrate import gaussian_shift
+from ringfence.protocol import FloatArray, Logistic, Squared, parse_schema
 from ringfence.research.experiments.abstract import Geometry
-from ringfence.research.experiments.league import apart, flower, opacus
+from ringfence.research.experiments.league import apart, dp_ebm, flower, opacus
 from ringfence.research.experiments.league.central import not_private, private_fit, symmetric_noise
+from ringfence.research.experiments.league.methods import DP_EBM, METHODS
 from ringfence.research.experiments.league.tables import load_table
 from tests.research.experiments.league.made_up import write_league
 
@@ -86,3 +88,24 @@ def test_opacus_gets_the_noise_that_a_second_accountant_finds_for_a_replaced_rec
     theirs.compose(dp_accounting.PoissonSampledDpEvent(batch / records, noise), opacus.STEPS)
     # Both round up, theirs by at most its grid of 1e-4 in each of 100 steps.
     assert theirs.get_epsilon(delta) == pytest.approx(epsilon, abs=0.01)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_dp_ebm_is_asked_for_the_epsilon_whose_noise_hides_a_replaced_record(epsilon: float) -> None:
+    delta = 1e-6
+    asked = dp_ebm.package_epsilon(epsilon, delta)
+    parts = [gaussian_shift(share * asked, delta / 2) for share in (dp_ebm.BINNING, 1 - dp_ebm.BINNING)]
+    theirs = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    for shift in parts:  # of records that are added or removed: for a replaced one it is at most twice that
+        theirs.compose(dp_accounting.GaussianDpEvent(1 / shift))
+    assert epsilon < theirs.get_epsilon(delta) < 1.02 * epsilon, "counts move by the root of two only"
+    assert 0.5 < asked / epsilon < 0.6
+
+
+@pytest.mark.parametrize(("classes", "suits"), [(["a", "b"], True), (["a", "b", "c"], False)])
+def test_dp_ebm_is_for_two_classes(classes: list[str], suits: bool) -> None:
+    columns = {
+        "x": {"type": "numeric", "lower": 0, "upper": 1},
+        "y": {"type": "categorical", "categories": classes},
+    }
+    assert METHODS[DP_EBM].suits(parse_schema({"columns": columns}, target="y"), silos=1) is suits

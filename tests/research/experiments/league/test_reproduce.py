@@ -1,10 +1,11 @@
 """`ringfence reproduce league` runs from the tables to the page, and through real gates too."""
 
 import os
+import re
 from pathlib import Path
 
 from ringfence.research.experiments.league import own
-from ringfence.research.experiments.league.methods import METHODS
+from ringfence.research.experiments.league.methods import METHODS, OURS_SHUFFLED
 from ringfence.research.experiments.league.tables import load_table
 from ringfence.research.experiments.reproduce import reproduce
 from tests.research.experiments.league.made_up import write_league
@@ -15,8 +16,12 @@ def test_a_rehearsal_writes_page_figure_and_cells_and_then_has_nothing_left_to_d
     write_league(tmp_path)
     out = tmp_path / "league-page"
     page = rehearse("league", out, "regret", data_dir=tmp_path)
-    for method in METHODS.values():
-        assert f"| {method.name} | {method.trusted} |" in page or f"{method.name} is missing" in page
+    for name, method in METHODS.items():
+        tables = " (1 of 2 tables)" if name == OURS_SHUFFLED else ""
+        assert f"| {method.name}{tables} | {method.trusted} |" in page or f"{method.name} is missing" in page
+    assert "| table | guessing | linear | additive splines | boosted trees |" in page
+    assert "| mean regret |" in page.partition("## Bounds 10 times too wide")[2]
+    assert re.search(r"\| `wide-ringfence` \| 20\d\d-\d\d-\d\d \| `ringfence\[research\]` \|", page)
     assert "| ill | a shuffler | 1 |" in page  # through real gates
     assert "| cost | a shuffler | 1 |" not in page  # two silos are too few to hide among
     assert "Leaving one table out" not in page

@@ -38,6 +38,19 @@ def test_the_mean_regret_has_the_error_that_its_tables_noise_leaves() -> None:
     assert (results.methods, results.epsilons, results.trials) == (["ours"], [1.0], 2)
 
 
+def test_regret_against_the_best_model_counts_what_the_linear_one_cannot_learn() -> None:
+    points = points_of(cells({"a": [0.1, 0.1], "b": [0.5, 0.7]}), "ours", REFERENCES)
+    floors = {("splines", "a"): 0.2, ("trees", "a"): 0.05, ("splines", "b"): 0.7, ("trees", "b"): 0.8}
+    results = LeagueResults(REFERENCES, points, floors=floors)
+    best = results.against_best
+    assert [own.not_private for own in best.references] == [0.05, 0.6], (
+        "trees on one table, the linear model on the other"
+    )
+    assert results.mean_regret("ours", 1.0)[0] == pytest.approx(0.0)
+    assert best.mean_regret("ours", 1.0) == pytest.approx(((0.05 / 0.45 + 0.0) / 2, (0.1 / 0.4) / 2))
+    assert best.at("ours", "a", 1.0).error == points["ours", "a", 1.0].error  # type: ignore[union-attr]
+
+
 def test_a_rule_is_chosen_on_the_other_tables_and_reported_on_this_one() -> None:
     rules = {"bold": cells({"a": [0.1], "b": [1.0]}), "careful": cells({"a": [0.5], "b": [0.6]})}
     first, second = leave_one_table_out(rules, REFERENCES)

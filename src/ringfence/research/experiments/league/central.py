@@ -29,7 +29,15 @@ def not_private(loss: Loss, features: FloatArray, targets: FloatArray) -> FloatA
     """Return least squares, or the least logistic or softmax loss with next to no ridge."""
     if loss.target_kind == "number":
         return np.asarray(np.linalg.lstsq(features, targets, rcond=None)[0], dtype=np.float64)[:, None]
-    return _minimum(loss, features, targets, RIDGE, np.zeros((features.shape[1], loss.outputs)))
+    return ridged(loss, features, targets, RIDGE)
+
+
+def ridged(loss: Loss, features: FloatArray, targets: FloatArray, ridge: float) -> FloatArray:
+    """Return the weights with the least sum of losses and ridge/2·‖w‖²."""
+    if loss.target_kind == "number":
+        moments = features.T @ features + ridge * np.eye(features.shape[1])
+        return np.asarray(np.linalg.solve(moments, features.T @ targets), dtype=np.float64)[:, None]
+    return _minimum(loss, features, targets, ridge, np.zeros((features.shape[1], loss.outputs)))
 
 
 def private_fit(loss: Loss, geometry: Geometry) -> PrivateFit:

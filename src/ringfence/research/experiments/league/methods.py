@@ -6,14 +6,14 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from ringfence.protocol import FloatArray
+from ringfence.protocol import FloatArray, Schema
 from ringfence.research.experiments.abstract import Geometry
-from ringfence.research.experiments.league import apart, descent, flower, opacus, own
+from ringfence.research.experiments.league import apart, descent, dp_ebm, floors, flower, opacus, own
 from ringfence.research.experiments.league.central import private_fit
-from ringfence.research.experiments.league.own import Trained
+from ringfence.research.experiments.league.own import Scored, Trained
 from ringfence.research.experiments.league.tables import LeagueTable
 
-Runs = Callable[[LeagueTable, float, Sequence[int]], list[Trained]]
+Runs = Callable[[LeagueTable, float, Sequence[int]], Sequence[Trained | Scored]]
 """From a table, an ε and seeds to a run for each seed."""
 
 
@@ -28,6 +28,11 @@ class Method:
     needs: str = ""
     extra: str = ""
     fewest_silos: int = 1
+    several_classes: bool = True
+
+    def suits(self, schema: Schema, silos: int) -> bool:
+        """Return whether a table's silos are enough for it, and its classes not too many."""
+        return silos >= self.fewest_silos and (self.several_classes or len(schema.target_column.classes) <= 2)
 
     @property
     def is_installed(self) -> bool:
@@ -57,7 +62,7 @@ def _shuffled(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[
 
 
 NOBODY, SHUFFLER, CURATOR = "nobody", "a shuffler", "a curator"
-OURS, OURS_SHUFFLED, OURS_POOLED, CENTRAL = "ringfence", "shuffler", "pooled", "central"
+OURS, OURS_SHUFFLED, OURS_POOLED, CENTRAL, DP_EBM = "ringfence", "shuffler", "pooled", "central", "dp-ebm"
 METHODS = {
     OURS: Method("Ringfence, untuned", NOBODY, _simulated),
     OURS_SHUFFLED: Method("Ringfence, untuned", SHUFFLER, _shuffled, fewest_silos=3),
@@ -68,5 +73,13 @@ METHODS = {
     "localdpmod": Method("Flower's LocalDpMod", NOBODY, flower.tuned, True, "flwr", "flower"),
     OURS_POOLED: Method("Ringfence, untuned, as one silo", CURATOR, own.pooled),
     CENTRAL: Method("AdaSSP; objective perturbation for labels", CURATOR, _once_each(_central)),
+    DP_EBM: Method("DP-EBM", CURATOR, dp_ebm.runs, False, "interpret", "comparison", several_classes=False),
 }
 """By the name that their cells have, in the order of the page."""
+FLOORS = {
+    "splines": Method("additive splines", CURATOR, floors.additive_splines),
+    "trees": Method("boosted trees", CURATOR, floors.boosted_trees),
+}
+"""Without privacy, beside the linear model of the reference: their ε is infinite."""
+STRESSED = (OURS, CENTRAL, DP_EBM)
+"""Methods that run again where bounds are too wide: those of every kind that need no choice on the test set."""

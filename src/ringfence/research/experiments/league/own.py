@@ -23,6 +23,23 @@ class Trained:
     rounds: int
     chosen: str = ""
 
+    def error(self, table: LeagueTable) -> float:
+        """Return the error of a linear model's weights on held-out records."""
+        return table.error(self.weights)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one run of a model that is not linear says of the held-out records."""
+
+    scores: FloatArray
+    rounds: int
+    chosen: str = ""
+
+    def error(self, table: LeagueTable) -> float:
+        """Return the error of these scores on held-out records."""
+        return table.error_of(self.scores)
+
 
 def simulated(table: LeagueTable, epsilon: float, seeds: Sequence[int], trust: Trust) -> list[Trained]:
     """Plan as `ringfence train` does where nothing but epsilon is given, and simulate a run for each seed."""

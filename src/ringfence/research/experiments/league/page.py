@@ -1,6 +1,7 @@
 """The league's page and figure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ringfence.research.drawing import COLOURS, MARKERS, save
-from ringfence.research.experiments.league import descent, flower, opacus
+from ringfence.research.experiments.league import descent, dp_ebm, floors, flower, opacus
 from ringfence.research.experiments.league.central import RIDGE
-from ringfence.research.experiments.league.methods import CENTRAL, METHODS, OURS, OURS_POOLED, OURS_SHUFFLED
+from ringfence.research.experiments.league.methods import (
+    CENTRAL,
+    FLOORS,
+    METHODS,
+    OURS,
+    OURS_POOLED,
+    OURS_SHUFFLED,
+    STRESSED,
+)
 from ringfence.research.experiments.league.results import LeagueResults
-from ringfence.research.experiments.league.shown import FIGURE, cell, draw_means, heading, mean_regrets, regret_in_words
-from ringfence.research.markdown import bullets, made_by, table
+from ringfence.research.experiments.league.shown import (
+    FIGURE,
+    cell,
+    draw_means,
+    heading,
+    mean_regrets,
+    regret_in_words,
+    with_error,
+)
+from ringfence.research.experiments.league.tables import WIDER
+from ringfence.research.markdown import bullets, table
 
 SHOWN_TABLES = (OURS, OURS_SHUFFLED, "descent", CENTRAL)
 """Methods that the figure shows table by table."""
@@ -29,14 +47,18 @@ def parts_of(results: LeagueResults, command: str) -> list[str]:
         "shuffler against the server and one other silo together, with a curator against anyone who gets the model. δ "
         "is the planner's default, 1/n² and at most 10⁻⁵ for a silo of n records, and for a curator the largest of "
         "these.",
-        made_by(command),
+        "This command runs the cells that its folder does not hold yet, and makes this page of all "
+        f"([when each ran](#when-each-cell-ran)):\n\n```sh\n{command}\n```",
         "Every cell is in [cells.csv](cells.csv).",
         *_compact(results),
+        *_floors(results),
         *_mean_regrets(results),
+        *_wide(results),
         *_tables(results),
         *_methods(results),
         *_agreements(results),
         *_left_out(results),
+        *_days(results),
     ]
 
 
@@ -63,6 +85,27 @@ def _compact(results: LeagueResults) -> list[str]:
     ]
 
 
+def _floors(results: LeagueResults) -> list[str]:
+    """Show what other models than linear ones reach without privacy."""
+    lines = [
+        [
+            own.table,
+            f"{own.guessing:.3f}",
+            *(f"{error:.3f}" for error in (own.not_private, *_others(results, own.table))),
+        ]
+        for own in results.references
+    ]
+    return [
+        "## Errors without privacy",
+        "All records in one place, with the features that all methods get. The linear model is Ringfence's own kind.",
+        table(["table", "guessing", "linear", *(method.name for method in FLOORS.values())], lines),
+    ]
+
+
+def _others(results: LeagueResults, table: str) -> list[float]:
+    return [results.floors[name, table] for name in FLOORS]
+
+
 def _mean_regrets(results: LeagueResults) -> list[str]:
     missing = [
         f'{method.name} is missing: install {method.needs} (`pip install "ringfence[{method.extra}]"`).'
@@ -72,9 +115,41 @@ def _mean_regrets(results: LeagueResults) -> list[str]:
     return [
         "## Mean regret",
         regret_in_words(results),
+        "Here, *without privacy* is the linear model. A method that is not linear may have a regret below 0.",
         mean_regrets(results, METHODS, lambda name: "none"),
         *([bullets(missing)] if missing else []),
+        "### Against the best model without privacy",
+        "The same errors; *without privacy* is now the best of the table's three models above. What remains of regret "
+        "as ε grows is what a linear model cannot learn.",
+        mean_regrets(results.against_best, METHODS, lambda name: "none"),
         f"![Regret against ε, and by table]({FIGURE}.svg)",
+    ]
+
+
+def _wide(results: LeagueResults) -> list[str]:
+    """Compare errors with those where bounds are too wide."""
+    names = [name for name in STRESSED if any(method == name for method, _, _ in results.wide)]
+    if not names:
+        return []
+    (epsilon,) = {epsilon for _, _, epsilon in results.wide}
+    lines = []
+    for own in results.references:
+        points = [
+            (results.at(name, own.table, epsilon), results.wide.get((name, own.table, epsilon))) for name in names
+        ]
+        errors = [with_error((point.error, point.spread)) if point else "–" for pair in points for point in pair]
+        lines.append([own.table, *errors])
+    wide = replace(results, points=results.wide)
+    means = [with_error(each.mean_regret(name, epsilon)) for name in names for each in (results, wide)]
+    lines.append(["mean regret", *means])
+    runs = max(point.runs for point in results.wide.values())
+    return [
+        f"## Bounds {WIDER} times too wide",
+        f"Errors at ε = {epsilon:g} with the schema's bounds, and where the interval of every numeric feature is "
+        f"{WIDER} times as wide: a bound of 0 stays, other intervals grow around their middle. The target's bounds "
+        "stay, since errors are measured within them. The models without privacy are the same. Means over "
+        f"{runs} runs.",
+        table(["table", *(f"{_heading(name)}: {bounds}" for name in names for bounds in ("given", "wide"))], lines),
     ]
 
 
@@ -108,6 +183,10 @@ def _methods(results: LeagueResults) -> list[str]:
         f"**Not private**: least squares on all records; logistic and softmax regression with a ridge of {RIDGE:g}/n, "
         "without which separable classes have no best model. **Guessing**: the most frequent class, or the mean, of "
         "all training records.",
+        f"**Additive splines**: the same model on cubic splines of every feature that has more than two values; one "
+        f"number of knots for a table ({_listed(floors.KNOTS)}) and one ridge ({_listed(floors.RIDGES)}), by "
+        f"{floors.FOLDS}-fold cross-validation on training records. **Boosted trees**: scikit-learn's "
+        "HistGradientBoosting with its default settings. Neither was tuned on held-out records.",
         "**Ringfence** is what `ringfence train` plans given only an epsilon, simulated; see below. Constants of its "
         "rule were compared on tables of this league while it was developed.",
         "**Clipped descent**: full batches and exact noise, with or without momentum, the mean of the last quarter of "
@@ -130,8 +209,16 @@ def _methods(results: LeagueResults) -> list[str]:
         "noise (Kifer, Smith and Thakurta 2012), implemented from its description, which is for a replaced record; "
         "several classes are one against the rest, with an equal part of ε and δ each. (diffprivlib 0.6.6, which has "
         "objective perturbation with δ = 0, cannot be imported together with scikit-learn 1.9.)",
+        "**DP-EBM** (Nori, Caruana, Bu, Shen and Kulkarni 2021), InterpretML's implementation with its default "
+        "settings and the schema's bounds; two classes at most. The package accounts for adding or removing a record. "
+        "Replacing one moves bins' counts by √2 and sums of residuals by twice as much: it is given the smaller "
+        f"epsilon whose noise is exact for that, about {dp_ebm.package_epsilon(1.0, 1e-5):.2f} for 1.",
     ]
     return ["## What was compared", bullets(notes)]
+
+
+def _listed(values: Sequence[float]) -> str:
+    return f"{', '.join(f'{value:g}' for value in values[:-1])} or {values[-1]:g}"
 
 
 def _agreements(results: LeagueResults) -> list[str]:
@@ -175,6 +262,23 @@ def _left_out(results: LeagueResults) -> list[str]:
         "Constants were compared on tables. For each table, the rule with the smallest mean regret on all *other* "
         "tables, and its regret on this one; in parentheses the smallest of any rule here.",
         table(["table", "rule", *(f"ε = {epsilon:g}" for epsilon in results.epsilons)], lines, texts=2),
+    ]
+
+
+def _days(results: LeagueResults) -> list[str]:
+    """Say on which days cells ran, and how to run them again."""
+    lines = []
+    for name, days in results.days.items():
+        shown = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        method = {**METHODS, **FLOORS}.get(name)
+        extras = ",".join(filter(None, ("research", method.extra if method else "")))
+        lines.append([f"`{name}`", shown, f"`ringfence[{extras}]`"])
+    return [
+        "## When each cell ran",
+        "By the column `method` of cells.csv. Cells of earlier versions noted no day: theirs is that of the commit. To "
+        "run a set again, remove its rows from cells.csv, and repeat the command with a folder that has no other "
+        "files of cells.",
+        table(["cells", "day", "needs"], lines, texts=3),
     ]
 
 

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median, stdev
+from typing import Self
 
 from scipy.stats import ttest_ind_from_stats
 
@@ -23,9 +24,14 @@ class Reference:
     guessing: float
     not_private: float
 
+    @property
+    def unit(self) -> float:
+        """The difference of errors that is a regret of 1."""
+        return self.guessing - self.not_private
+
     def regret(self, error: float) -> float:
         """Return where an error lies between that without privacy, 0, and that of guessing, 1."""
-        return (error - self.not_private) / (self.guessing - self.not_private)
+        return (error - self.not_private) / self.unit
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,18 @@ class Agreement:
 
 @dataclass(frozen=True)
 class LeagueResults:
-    """All that the page shows; points by method, table and ε."""
+    """All that the page shows; points by method, table and ε, also where bounds are too wide.
+
+    Errors of other models without privacy are by model and table, and the days on which cells ran by their method.
+    """
 
     references: Sequence[Reference]
     points: Mapping[tuple[str, str, float], LeaguePoint]
     agreements: Sequence[Agreement] = ()
     left_out: "Sequence[LeftOut]" = ()
+    floors: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    wide: Mapping[tuple[str, str, float], LeaguePoint] = field(default_factory=dict)
+    days: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def epsilons(self) -> list[float]:
@@ -76,6 +88,24 @@ class LeagueResults:
     def trials(self) -> int:
         """How many runs a point has."""
         return max(point.runs for point in self.points.values())
+
+    @property
+    def against_best(self) -> Self:
+        """The same points, with regrets against the best model without privacy of each table."""
+        best = {
+            own.table: replace(
+                own,
+                not_private=min(
+                    own.not_private, *(error for (_, table), error in self.floors.items() if table == own.table)
+                ),
+            )
+            for own in self.references
+        }
+        points = {
+            key: replace(point, regret=best[key[1]].regret(point.error), regret_spread=point.spread / best[key[1]].unit)
+            for key, point in self.points.items()
+        }
+        return replace(self, references=list(best.values()), points=points)
 
     def at(self, method: str, table: str, epsilon: float) -> LeaguePoint | None:
         """Return one point; None where a method cannot be run."""
@@ -104,10 +134,9 @@ def points_of(
     for (table, epsilon), own in sorted(groups.items()):
         error, spread = mean_and_error([float(row["error"]) for row in own])
         reference = known[table]
-        unit = reference.guessing - reference.not_private
         rounds = int(median(int(row["rounds"]) for row in own))
         found[method, table, epsilon] = LeaguePoint(
-            error, spread, reference.regret(error), spread / unit, rounds, len(own)
+            error, spread, reference.regret(error), spread / reference.unit, rounds, len(own)
         )
     return found
 

@@ -31,8 +31,14 @@ def mean_regrets(results: LeagueResults, methods: Mapping[str, Method], untuned:
         own = [results.mean_regret(name, epsilon) for epsilon in results.epsilons]
         settings = CHOSEN if method.tuned else untuned(name)
         rounds = f"{results.median_rounds(name):g}"
-        lines.append([method.name, method.trusted, settings, *map(with_error, own), rounds])
+        lines.append([method.name + _fewer(results, name), method.trusted, settings, *map(with_error, own), rounds])
     return table(head, lines, texts=3)
+
+
+def _fewer(results: LeagueResults, name: str) -> str:
+    """Say on how many tables a method runs, if not on all: its mean is not that of the others."""
+    own, every = len({table for method, table, _ in results.points if method == name}), len(results.references)
+    return "" if own == every else f" ({own} of {every} tables)"
 
 
 def regret_in_words(results: LeagueResults) -> str:

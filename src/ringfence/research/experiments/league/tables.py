@@ -15,10 +15,13 @@ import numpy as np
 from ringfence.errors import DatasetError
 from ringfence.planning import defaults
 from ringfence.protocol import FloatArray, Loss, Schema, load_schema
+from ringfence.protocol.schema.columns.numeric import Numeric
 from ringfence.research.datasets import DATA_VARIABLE
 from ringfence.silo.records.records import Records, load_records
 
 FOLDER, TARGET, SCHEMA, TEST = "league", "target.txt", "schema.toml", "test"
+WIDER = 10
+"""How many times as wide the intervals of numeric features are, where bounds are too wide."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,8 +82,11 @@ class LeagueTable:
 
     def error(self, weights: FloatArray) -> float:
         """Return the share of wrong labels; of a number, the RMSE in units of that of guessing the training mean."""
-        features, targets = self.held_out
-        scores = features @ np.asarray(weights, dtype=np.float64).reshape(self.shape)
+        return self.error_of(self.held_out[0] @ np.asarray(weights, dtype=np.float64).reshape(self.shape))
+
+    def error_of(self, scores: FloatArray) -> float:
+        """Return the same error for any model's scores of the held-out records, a column for each output."""
+        targets = self.held_out[1]
         if self.is_number:
             return float(np.sqrt(np.mean((scores[:, 0] - targets) ** 2))) / self._unit
         if self.loss.target_kind == "class":
@@ -110,11 +116,39 @@ def table_names(folder: Path) -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"*/{TARGET}"))
 
 
-@lru_cache(maxsize=2)
-def load_table(folder: Path, name: str) -> LeagueTable:
-    """Read a table of a league."""
+def table_schema(folder: Path, name: str) -> Schema:
+    """Return the schema of a league's table, with its target."""
     home = folder / name
-    schema = load_schema(home / SCHEMA, (home / TARGET).read_text(encoding="utf-8").strip())
+    return load_schema(home / SCHEMA, (home / TARGET).read_text(encoding="utf-8").strip())
+
+
+def widened(schema: Schema) -> Schema:
+    """Return the schema with intervals of numeric features that are ten times as wide.
+
+    A bound of 0 stays, since a quantity that cannot be negative is known to be one; other intervals grow around their
+    middle. The target keeps its bounds: errors are measured within them.
+    """
+    wide = {
+        name: column.model_copy(update=dict(zip(("lower", "upper"), _wider(column.lower, column.upper), strict=True)))
+        for name, column in schema.features.items()
+        if isinstance(column, Numeric)
+    }
+    fields = {name: getattr(schema, name) for name in schema.model_fields_set}
+    return Schema(**{**fields, "columns": {**schema.columns, **wide}})
+
+
+def _wider(lower: float, upper: float) -> tuple[float, float]:
+    if 0 in (lower, upper):
+        return WIDER * lower, WIDER * upper
+    middle, half = (lower + upper) / 2, WIDER * (upper - lower) / 2
+    return middle - half, middle + half
+
+
+@lru_cache(maxsize=2)
+def load_table(folder: Path, name: str, *, wide: bool = False) -> LeagueTable:
+    """Read a table of a league, by its schema or by the same one with bounds that are too wide."""
+    home, schema = folder / name, table_schema(folder, name)
+    schema = widened(schema) if wide else schema
     silos, tests = (
         {path.stem: load_records(path, schema) for path in sorted(where.glob("*.csv"))} for where in (home, home / TEST)
     )
