@@ -99,7 +99,7 @@ def compiled(plan: Plan, silos: dict[str, Records], seeds: Sequence[int]) -> Flo
 def drawn(plan: Plan, silos: dict[str, Records], seed: int, answered: Any, step: int) -> engine.SimulatedDraws:
     """Return what the engine draws in a round of training, after so many answers of each silo in the same stage."""
     rules, (streams, _) = engine.Rules.of(plan), engine.from_plans([plan], [seed], dtype=np.float64)
-    stream, place = engine.Streams(streams.seed[0], streams.batch[0]), rules.places[step]
+    stream, place = engine.Streams(streams.seed[0], streams.batch[0], streams.coins[0]), rules.places[step]
     found: engine.SimulatedDraws = _draws(
         rules, rules.stages[place.stage], stacked(plan, silos), stream, jnp.asarray(answered), place
     )

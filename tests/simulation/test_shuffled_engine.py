@@ -68,12 +68,12 @@ def channel_of(plan: Plan) -> ShufflerChannel:
     return stage.channel
 
 
-def finely(plan: Plan) -> Plan:
+def finely(plan: Plan, coins: int = 2**30) -> Plan:
     """Return the plan with so many levels and coins that roundings vanish beside the noise, and little privacy."""
     (stage,), coarse = plan.stages, channel_of(plan)
     honest = coarse.quorum - coarse.colluders
     needed = shares_needed(parties=honest, bits=8 * 5 * coarse.block, distance=MIXED)
-    channel = coarse.model_copy(update={"levels": 2**16, "coins": 2**30, "width": 5, "shares": needed})
+    channel = coarse.model_copy(update={"levels": 2**16, "coins": coins, "width": 5, "shares": needed})
 
     def terms(own: SiloTerms) -> SiloTerms:
         (now,) = own.stages
@@ -193,6 +193,15 @@ def test_where_some_silos_answer_the_mean_is_over_their_records_and_has_their_co
 
     trained = rounds.run(asking_everybody(plan), ask, collect=collect)
     np.testing.assert_allclose(trained.weights, simulated(plan, records), atol=1e-4)
+
+
+def test_plans_that_differ_in_coins_alone_share_a_compiled_program_and_not_their_noise(local: LocalShuffler) -> None:
+    plan = plan_for(Logistic(), rounds=3, algorithm=MinibatchSGD(step=0.5), trust="shuffler", keys=local.keys)
+    plans = [finely(plan, coins) for coins in (2**30, 2**26)]
+    assert len({engine.Rules.of(own) for own in plans}) == 1, "the key of a compiled program"
+    more, fewer = (simulated(own, silos_for(plan.loss, plan.data)) for own in plans)
+    # Both draw the same normal numbers, and a quarter of the deviation is left of them.
+    assert not np.allclose(more, fewer, atol=1e-2)
 
 
 @pytest.mark.parametrize(("trials", "off"), [(9, 4e-4), (50, 2e-5), (1001, 1e-7), (10_000, 1e-9)])

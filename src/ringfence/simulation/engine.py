@@ -27,7 +27,7 @@ from ringfence.protocol.plan.plan import EVERYBODY
 from ringfence.server.algorithms import ALGORITHMS
 from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
-from ringfence.simulation.channels import SimulatedNoise, simulated_noise
+from ringfence.simulation.channels import SimulatedNoise, coins_of, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
 from ringfence.simulation.compilation import keep_compiled_programs
 from ringfence.simulation.gradient import StackedSilos, along_axes, axes_of, clip_of, clipped_sum
@@ -99,10 +99,11 @@ class Rules:
 
 
 class Streams(NamedTuple):
-    """U streams of randomness, one row each: its seed, and the batch of every training stage and silo."""
+    """U streams of randomness, one row each: its seed, every training stage's batch at each silo, and its coins."""
 
     seed: Any
     batch: Any
+    coins: Any = None
 
 
 class Configurations(NamedTuple):
@@ -182,6 +183,7 @@ def from_plans(
     streams = Streams(
         jnp.asarray(np.array(seeds, dtype=np.uint32)),
         jnp.asarray(np.array([[[own.batch for own in silos] for silos in stages] for stages in terms])),
+        jnp.asarray(np.array([[coins_of(stage.channel) for stage in plan.training_stages] for plan in plans])),
     )
     runs = Configurations(
         jax.tree.map(lambda *values: _column(dtype, values), *(own.settings for own in known)),
@@ -263,11 +265,12 @@ def draws(
     elif probability is not None:
         available = jax.random.uniform(silo_key, (silos,)) < probability
     batch, dtype = stream.batch[place.stage], data.features.dtype
+    coins = None if stream.coins is None else stream.coins[place.stage]
     begin = _begins(rules, data, stream.batch, answered)[place.stage]
     chosen = participation(
         kind.sampling, run, record_key, silo=data.silo, sizes=data.sizes, begin=begin, batch=batch, dtype=dtype
     )
-    noise = kind.noise.draw(noise_key, rules.loss.dimension(data.features.shape[1]), available, batch, dtype)
+    noise = kind.noise.draw(noise_key, rules.loss.dimension(data.features.shape[1]), available, batch, coins, dtype)
     return SimulatedDraws(available, chosen, noise, batch)
 
 

@@ -20,7 +20,7 @@ from ringfence.rehearsal.answers import Silos
 from ringfence.server.state import ServerState
 from ringfence.silo.records.records import Records
 from ringfence.simulation import engine
-from ringfence.simulation.channels import simulated_noise
+from ringfence.simulation.channels import coins_of, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
 
 
@@ -70,7 +70,8 @@ def collected_noise(plan: Plan, number: int, random: np.random.Generator, length
     deviation = math.hypot(*(terms.weight * of.sigma for terms, of in zip(plan.silos, own, strict=True)))
     batches = np.array([of.batch for of in own])
     key = jax.random.key(int(random.integers(2**32)))
-    drawn = simulated_noise(plan.stages[number].channel).draw(key, length, np.ones(len(own), int), batches, np.float32)
+    channel, there = plan.stages[number].channel, np.ones(len(own), int)
+    drawn = simulated_noise(channel).draw(key, length, there, batches, coins_of(channel), np.float32)
     return deviation * np.asarray(drawn, dtype=np.float64)
 
 

@@ -31,7 +31,7 @@ def one_shot(
                 rules,
                 federation([silo], dtype=dtype),
                 # Silos draw independently: each has seeds of its own.
-                Streams(streams.seed + np.uint32(7919 * place), streams.batch[..., alone]),
+                Streams(streams.seed + np.uint32(7919 * place), streams.batch[..., alone], streams.coins),
                 runs._replace(sigma=runs.sigma[..., alone]),
             )
         )

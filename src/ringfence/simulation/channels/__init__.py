@@ -18,10 +18,11 @@ class SimulatedNoise(Protocol):
     def check(self, participation: Participation) -> None:
         """Raise TrainingError if this noise cannot be simulated where that many silos answer."""
 
-    def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
+    def draw(self, key: Any, length: int, available: Any, batch: Any, coins: Any, dtype: Any) -> Any:
         """Draw a round of one stream: numbers of variance 1, independent of all other rounds.
 
-        `available` tells of every silo whether it answers, and `batch` how many records its answer is the mean over.
+        `available` tells of every silo whether it answers, `batch` how many records its answer is the mean over, and
+        `coins` how many coins each of these tosses.
         """
 
     def memory(self, streams: int, length: int, rounds: int, dtype: Any) -> Any:
@@ -36,10 +37,15 @@ class SimulatedNoise(Protocol):
 
 NOISES: dict[type[BaseChannel], Callable[[Any], SimulatedNoise]] = {
     OwnNoise: lambda channel: GaussianNoise(channel.correlation),
-    ShufflerChannel: lambda channel: BinomialNoise(channel.coins),
+    ShufflerChannel: lambda channel: BinomialNoise(),
 }
 
 
 def simulated_noise(channel: Channel) -> SimulatedNoise:
     """Return the channel's noise."""
     return NOISES[type(channel)](channel)
+
+
+def coins_of(channel: Channel) -> int:
+    """Return how many coins a record brings through the channel: a number of a run, which no program depends on."""
+    return int(getattr(channel, "coins", 0))

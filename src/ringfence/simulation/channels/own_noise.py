@@ -26,7 +26,7 @@ class GaussianNoise:
                 "answers every round: leave the participation out."
             )
 
-    def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
+    def draw(self, key: Any, length: int, available: Any, batch: Any, coins: Any, dtype: Any) -> Any:
         """Draw the silos' own noise: standard normal numbers."""
         return jax.random.normal(key, (length,), dtype=dtype)
 

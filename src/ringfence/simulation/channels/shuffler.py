@@ -15,17 +15,15 @@ from ringfence.protocol import Participation
 
 @dataclass(frozen=True)
 class BinomialNoise:
-    """That many coins for each record that takes part."""
-
-    coins: int
+    """Coins for each record that takes part."""
 
     def check(self, participation: Participation) -> None:
         """Require nothing: every silo that answers through the shuffler brings coins."""
 
-    def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
+    def draw(self, key: Any, length: int, available: Any, batch: Any, coins: Any, dtype: Any) -> Any:
         """Toss the coins of all records that take part in a shuffler's batch."""
         normal = jax.random.normal(key, (length,), dtype=dtype)
-        return standard_binomial(normal, self.coins, jnp.sum(available * batch))
+        return standard_binomial(normal, coins, jnp.sum(available * batch))
 
     def memory(self, streams: int, length: int, rounds: int, dtype: Any) -> None:
         """Remember nothing: every round of the shuffler has its own coins."""
@@ -40,7 +38,7 @@ class BinomialNoise:
         return mixed / jnp.sum(mixed, axis=1, keepdims=True)
 
 
-def standard_binomial(normal: Any, coins: int, records: Any) -> Any:
+def standard_binomial(normal: Any, coins: Any, records: Any) -> Any:
     """Turn standard normal numbers into Bin(T, 1/2), T = coins·records, minus its mean, over its deviation √T/2.
 
     By quantiles: P(Bin ≤ k) = Φ(z) for k + 1/2 = T/2 + (√T/2)(z + (z − z³)/(12T)), up to order 1/T² (Cornish and
