@@ -82,4 +82,4 @@ FLOORS = {
 }
 """Without privacy, beside the linear model of the reference: their ε is infinite."""
 STRESSED = (OURS, CENTRAL, DP_EBM)
-"""Methods that run again where bounds are too wide: those of every kind that need no choice on the test set."""
+"""Methods that run again where bounds are too wide; none chooses settings on the test set."""

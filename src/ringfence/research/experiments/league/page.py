@@ -211,8 +211,9 @@ def _methods(results: LeagueResults) -> list[str]:
         "objective perturbation with δ = 0, cannot be imported together with scikit-learn 1.9.)",
         "**DP-EBM** (Nori, Caruana, Bu, Shen and Kulkarni 2021), InterpretML's implementation with its default "
         "settings and the schema's bounds; two classes at most. The package accounts for adding or removing a record. "
-        "Replacing one moves bins' counts by √2 and sums of residuals by twice as much: it is given the smaller "
-        f"epsilon whose noise is exact for that, about {dp_ebm.package_epsilon(1.0, 1e-5):.2f} for 1.",
+        "Replacing one moves bins' counts by √2 times as much, and sums of residuals by up to twice as much: the "
+        "package is given the smaller epsilon whose noise is exact for that, about "
+        f"{dp_ebm.package_epsilon(1.0, 1e-5):.2f} for 1.",
     ]
     return ["## What was compared", bullets(notes)]
 
@@ -269,7 +270,7 @@ def _days(results: LeagueResults) -> list[str]:
     """Say on which days cells ran, and how to run them again."""
     lines = []
     for name, days in results.days.items():
-        shown = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        shown = " to ".join(dict.fromkeys((*days[:1], *days[-1:]))) or "not noted"
         method = {**METHODS, **FLOORS}.get(name)
         extras = ",".join(filter(None, ("research", method.extra if method else "")))
         lines.append([f"`{name}`", shown, f"`ringfence[{extras}]`"])

@@ -128,7 +128,11 @@ def _results(rows: Mapping[str, list[Row]], rules: Mapping[str, Path]) -> League
         results.leave_one_table_out(candidates, references) if candidates else [],
         {(name, str(row["table"])): float(row["error"]) for name in FLOORS for row in rows[name]},
         points(WIDE),
-        {name: sorted({str(row["day"]) for row in own}) for name, own in rows.items() if name != REFERENCE},
+        {
+            name: sorted({str(row["day"]) for row in own if "day" in row})
+            for name, own in rows.items()
+            if name != REFERENCE
+        },
     )
 
 
