@@ -244,13 +244,16 @@ def _signing_key(path: Path) -> str:
 
 def _records(path: Path) -> str:
     """Check, for the doctor, that a silo's records fit their schema and ledger."""
+    from ringfence.silo.records.repeated_persons import PersonAdvice
+
     folder = _silo_folder(path)
+    persons = PersonAdvice(folder.columns())
     with folder.ledger() as ledger:
-        records = folder.current_records(ledger)  # asks the registry, as serving does
+        records = folder.current_records(ledger, persons.add)  # asks the registry, as serving does
     found = "they fit the schema and match the ledger"
     if records.were_moved:
         found = "they fit the schema, but their order has changed: one-pass and phased plans are not answered"
-    return "; ".join([found, *records.advice])
+    return "; ".join([found, *persons.sentences()])
 
 
 # -- a shuffler's folder --

@@ -28,9 +28,11 @@ from pydantic import Field, ValidationError
 from ringfence import sources
 from ringfence.errors import WHY, SiloError, os_error_as
 from ringfence.protocol import Public, SiloName, explain, load_columns
+from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.gate.limits import Limits
 from ringfence.silo.ledger import custody
 from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.reading import Watch
 from ringfence.silo.records.records import DataSet, load_data_set
 from ringfence.silo.records.storage import PRECISIONS, Keeping
 from ringfence.storage.files import (
@@ -120,22 +122,26 @@ class SiloFolder:
         """The agent's door in the silo's folder, where it is a socket."""
         return self.path / "door.sock"
 
-    def records(self) -> DataSet:
+    def columns(self) -> TableColumns:
+        """Read the public schema that the silo's folder names."""
+        data = Path(self.settings.data_file)
+        return load_columns(Path(self.settings.schema_file), lambda: sources.header(data))
+
+    def records(self, watch: Watch = lambda chunk: None) -> DataSet:
         """Read the records that the silo's folder names."""
-        own, data = self.settings, Path(self.settings.data_file)
-        columns = load_columns(Path(own.schema_file), lambda: sources.header(data))
+        own, columns = self.settings, self.columns()
         in_files = own.kept_in == "files" and self.path.is_dir()  # in memory until the folder exists
         keeping = Keeping(PRECISIONS[own.precision or "double"], self.path if in_files else None)
-        return load_data_set(data, columns, keeping)
+        return load_data_set(Path(own.data_file), columns, keeping, watch)
 
     def data_files(self) -> list[Path]:
         """Return all files that the records of the silo's folder are read from."""
         return sources.files(Path(self.settings.data_file))
 
-    def current_records(self, ledger: Ledger) -> DataSet:
+    def current_records(self, ledger: Ledger, watch: Watch = lambda chunk: None) -> DataSet:
         """Read the silo's records; RegistryError if they are not those of its ledger (`custody.were_moved`)."""
         version = ledger.account().version
-        records = self.records()
+        records = self.records(watch)
         records.were_moved = custody.were_moved(ledger, records.marks)
         records.version = version
         return records

@@ -22,6 +22,7 @@ from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.ledger.summary import summarise
 from ringfence.silo.operator.review import Review, review
 from ringfence.silo.operator.usual_budgets import require_usual
+from ringfence.silo.records.repeated_persons import PersonAdvice
 from ringfence.storage.chain import Entry
 from ringfence.storage.files import read_file, write_private
 
@@ -37,8 +38,9 @@ MOST_BYTES = 4 * 2**20
 
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Return the review of a plan: what it would reveal and cost, and whether the gate would approve it."""
+    persons = PersonAdvice(folder.columns())
     with folder.ledger() as ledger:
-        records = folder.current_records(ledger)
+        records = folder.current_records(ledger, persons.add)
         gate = Gate(records, ledger, folder.key(), limits=folder.limits)
         try:
             gate.check(plan)
@@ -46,7 +48,7 @@ def review_plan(folder: SiloFolder, plan: Plan) -> Review:
         except ApprovalError as problem:
             objection = str(problem)
         clamped = [] if records.difference(plan.data) else records.clamped_parts(plan.data, plan.data.target)
-        return review(plan, ledger.account(), objection, clamped, records.advice)
+        return review(plan, ledger.account(), objection, clamped, persons.sentences())
 
 
 def require_reviewed(plan: Plan, digest: str) -> None:

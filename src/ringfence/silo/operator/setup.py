@@ -15,6 +15,7 @@ from ringfence.silo.ledger import custody
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.operator.usual_budgets import require_usual
 from ringfence.silo.records.records import DataSet
+from ringfence.silo.records.repeated_persons import PersonAdvice
 from ringfence.storage.files import make_folder, read_key, write_private, write_token, write_whole
 from ringfence.storage.toml_files import toml_text
 
@@ -58,10 +59,11 @@ def create_folder(
     )
     made = SiloFolder(folder.absolute(), settings)
     made.require_closed()  # a group that does not exist is found before anything is written
-    records = made.records()
+    persons = PersonAdvice(made.columns())
+    records = made.records(persons.add)
     for problem in records.clamped_parts(load_roles(Path(settings.schema_file)), None):
         raise RecordsError(problem)
-    for sentence in records.advice:
+    for sentence in persons.sentences():
         advise(sentence)
     if not unusual_budget:
         require_usual(budget.limits, len(records))

@@ -3,8 +3,9 @@
 Files, databases, tables in memory and the arguments of estimators are all read here.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +19,20 @@ from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.column_sets import ColumnSets
 from ringfence.silo.records.marks import RowMarks, row_words
 from ringfence.silo.records.persons import number_persons
-from ringfence.silo.records.repeated_persons import PossiblePersons, advice_on_spellings
 from ringfence.silo.records.storage import IN_MEMORY, GrowingArray, Keeping
-from ringfence.sources import Source
+from ringfence.sources import Chunk, Source
 from ringfence.sources.frames import CellTable
+
+Watch: TypeAlias = Callable[[Chunk], object]
+"""Called with every chunk of a table that is read, as it stands: for those who may see the records."""
 
 
 class TableRows(NamedTuple):
-    """All rows of a table: cells as read, marks, the number of each row's person, and advice for the operator alone."""
+    """All rows of a table: cells as read, marks, and the number of each row's person."""
 
     readings: Readings
     marks: RowMarks
     of_row: NDArray[np.int64] | None
-    advice: tuple[str, ...] = ()
 
 
 def name_of(source: Source, column: str = "") -> str:
@@ -40,7 +42,9 @@ def name_of(source: Source, column: str = "") -> str:
     return source.name if isinstance(source, Path) else "the table"
 
 
-def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMORY) -> TableRows:
+def read_rows(
+    source: Source, columns: TableColumns, keeping: Keeping = IN_MEMORY, watch: Watch = lambda chunk: None
+) -> TableRows:
     """Read all rows of a table; RecordsError names the first cell that does not fit the schema."""
     _require_order(source, columns)
     used, person, name = columns.used, columns.person, name_of(source)
@@ -49,8 +53,7 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
     readings = {each: GrowingReading(keeping, rooms.get(each)) for each in used}
     identity = source.identity if isinstance(source, CellTable) else None
     marks, path = GrowingArray(), source if isinstance(source, Path) else None
-    sets, possible = ColumnSets(() if path is None else used), PossiblePersons(columns)
-    persons: list[str] = []
+    sets, persons = ColumnSets(() if path is None else used), list[str]()
     plain = {each for each, column in used.items() if column.is_plain_number and not column.missing_tokens}
     for table in sources.chunks(source, plain):
         require_columns([*used, *([] if person is None else [person])], table, source=name)
@@ -63,13 +66,12 @@ def read_rows(source: Source, columns: TableColumns, keeping: Keeping = IN_MEMOR
             if each == person:
                 persons += cells.texts()
         marks.add(row_words(count, table if identity is None else identity, sets))
-        possible.add(table)
+        watch(table)
     if not len(marks):
         raise RecordsError(f"{path or name} has a header but no records: add them, or leave this silo out.")
-    advice = possible.advice() if person is None else advice_on_spellings(person, persons)
     of_row = None if person is None else number_persons(persons, source=name)
     taken = {each: reading.all() for each, reading in readings.items()}
-    return TableRows(taken, RowMarks(marks.array(), path, of_row, sets.samples()), of_row, tuple(advice))
+    return TableRows(taken, RowMarks(marks.array(), path, of_row, sets.samples()), of_row)
 
 
 class GrowingReading:

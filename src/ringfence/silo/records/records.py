@@ -20,7 +20,7 @@ from ringfence.silo.records import exact_sums
 from ringfence.silo.records.exact_sums import Counts, Precision
 from ringfence.silo.records.marks import RowMarks
 from ringfence.silo.records.persons import Persons
-from ringfence.silo.records.reading import TableRows, name_of, read_rows
+from ringfence.silo.records.reading import TableRows, Watch, name_of, read_rows
 from ringfence.silo.records.storage import IN_MEMORY, Keeping, Unpicklable
 from ringfence.sources import Source
 
@@ -285,11 +285,6 @@ class DataSet(Unpicklable):
         """Return why a plan with that schema is not about this whole data set; empty if it is."""
         return self._columns.difference(schema)
 
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """What the operator should know about the persons in the data set, and nobody else."""
-        return self._rows.advice
-
     def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
         """Return which rows of the data set have a clamped offset, exposure, weight or time: for the operator only."""
         return clamped_parts(roles, target, self._rows.readings)
@@ -300,13 +295,15 @@ class DataSet(Unpicklable):
         if name not in self._encoded:
             while len(self._encoded) >= _KEPT or sum(own.features.nbytes for own in self._encoded.values()) > _MOST:
                 del self._encoded[next(iter(self._encoded))]
-            self._encoded[name] = Records.of_cells(schema, *self._rows[:3], self._keeping)
+            self._encoded[name] = Records.of_cells(schema, *self._rows, self._keeping)
         return self._encoded[name]
 
 
-def load_data_set(path: Path, columns: TableColumns, keeping: Keeping = IN_MEMORY) -> DataSet:
+def load_data_set(
+    path: Path, columns: TableColumns, keeping: Keeping = IN_MEMORY, watch: Watch = lambda chunk: None
+) -> DataSet:
     """Read a whole data set by its public schema; RecordsError names row and column of a cell that does not fit."""
-    return DataSet(columns, read_rows(path, columns, keeping), keeping)
+    return DataSet(columns, read_rows(path, columns, keeping, watch), keeping)
 
 
 def load_records(source: Source, schema: Schema) -> Records:
@@ -320,7 +317,7 @@ def load_records(source: Source, schema: Schema) -> Records:
         require_within(schema, rows.readings)
     except RecordsError as refused:
         raise RecordsError(f"{name_of(source)}: {refused}") from None
-    return Records.of_cells(schema, *rows[:3])
+    return Records.of_cells(schema, *rows)
 
 
 def exact_product(rows: FloatArray, columns: FloatArray) -> FloatArray:

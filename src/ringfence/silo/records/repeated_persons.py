@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 
@@ -11,31 +11,37 @@ from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.protocol.schema.columns.base import may_identify_persons
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.storage import GrowingArray
-from ringfence.sources.cells import Cells
+from ringfence.sources import Chunk
 
 _MOST = 100
 """Values with more rows than this on average are groups, such as wards, rather than persons."""
 
 
-class PossiblePersons:
-    """The columns of a table that may identify persons, where its schema names none, as they are read."""
+class PersonAdvice:
+    """The column of persons that a table's schema names, or those that may be one, as they are read."""
 
     def __init__(self, columns: TableColumns) -> None:
         """Begin with a schema's table."""
         self._columns = columns
         self._words: dict[str, GrowingArray] = {}
+        self._persons: set[str] = set()
 
-    def add(self, table: Mapping[str, Cells]) -> None:
+    def add(self, table: Chunk) -> None:
         """Read a chunk's columns that no model reads and whose name or type says whose a row is; empty cells do not."""
-        for name in () if self._columns.person is not None else table:
+        if self._columns.person is not None:
+            self._persons.update(table[self._columns.person].texts() if self._columns.person in table else ())
+            return
+        for name in table:
             column = self._columns.columns.get(name)
             is_identifier = (column is not None and column.is_identifier) or may_identify_persons(name)
             if is_identifier and name not in self._columns.used:
                 cells = table[name]
                 self._words.setdefault(name, GrowingArray()).add(cells.words()[~cells.empty()])
 
-    def advice(self) -> list[str]:
-        """Return a sentence on each column in which values repeat: how many, and what to do."""
+    def sentences(self) -> list[str]:
+        """Return a sentence on each column in which values repeat, or are spelled in several ways, and what to do."""
+        if self._columns.person is not None:
+            return _advice_on_spellings(self._columns.person, self._persons)
         found = []
         for name, words in self._words.items():
             counts = np.unique(words.array(), return_counts=True)[1]
@@ -53,9 +59,8 @@ class PossiblePersons:
         return found
 
 
-def advice_on_spellings(column: str, persons: Collection[str]) -> list[str]:
+def _advice_on_spellings(column: str, values: Collection[str]) -> list[str]:
     """Return a sentence if values that identify persons differ in capitals or in the form of characters alone."""
-    values = set(persons)
     forms = Counter(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", each).casefold()) for each in values)
     alike = sum(count for count in forms.values() if count > 1)
     if not alike:

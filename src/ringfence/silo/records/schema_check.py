@@ -19,7 +19,7 @@ from ringfence.protocol.schema.roles import Roles
 from ringfence.protocol.schema.schema import TableColumns, load_roles
 from ringfence.silo.records.cell_advice import Advice, NotableCells, advice_on, sentences
 from ringfence.silo.records.reading import GrowingReading
-from ringfence.silo.records.repeated_persons import PossiblePersons, advice_on_spellings
+from ringfence.silo.records.repeated_persons import PersonAdvice
 from ringfence.sources.cells import Cells
 from ringfence.storage.toml_files import read_toml
 
@@ -65,15 +65,13 @@ def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice], list[str
         roles, unread = None, [str(problem)]
     parts = set() if roles is None else set(roles.roles.values())
     checks = {name: _ColumnCheck(used[name], name in parts) for name in header if name in used}
-    rows, persons, possible = 0, set[str](), PossiblePersons(columns)
+    rows, persons = 0, PersonAdvice(columns)
     plain = {name for name, column in used.items() if column.is_plain_number and not column.missing_tokens}
     for chunk in sources.chunks(table, plain):
         for name, cells in chunk.items():
             if name in checks:
                 checks[name].add(cells, rows)
-            if name == person:
-                persons.update(cells.texts())
-        possible.add(chunk)
+        persons.add(chunk)
         rows += len(next(iter(chunk.values()), ()))
     found += [f"column '{name}' holds {check.odd}: {ODD_REMEDY}." for name, check in checks.items() if check.odd]
     read = {name: check for name, check in checks.items() if not check.odd}
@@ -82,7 +80,7 @@ def _check(schema: Path, table: Path) -> tuple[list[str], list[Advice], list[str
     if not rows:
         found.append("the table has a header but no records.")
     advice = [each for name, check in read.items() for each in advice_on(name, check.notable, name in parts)]
-    return found, advice, possible.advice() if person is None else advice_on_spellings(person, persons)
+    return found, advice, persons.sentences()
 
 
 class _ColumnCheck:
