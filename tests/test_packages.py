@@ -21,7 +21,7 @@ PACKAGES = {
     "sampling": "protocol/plan/sampling.py accounting/sampling.py accounting/runs.py silo/gate/sampling.py "
     "simulation/sampling.py",
     "losses": "protocol/losses/",
-    "columns": "protocol/schema/columns/",
+    "columns": "protocol/schema/columns/ protocol/schema/drafted_types.py",
     "maps": "protocol/schema/maps/",
     "algorithms": "protocol/plan/algorithms.py server/algorithms/ planning/algorithm_choice.py planning/defaults.py "
     "planning/propose.py",

@@ -101,7 +101,8 @@ def _statistics(schema: Path, options: StatisticsOptions) -> "tuple[Schema, Quer
     from ringfence import sources
     from ringfence.planning.request import clear_refusals
     from ringfence.protocol import Statistics, load_columns
-    from ringfence.protocol.schema.schema import load_draft, without_target
+    from ringfence.protocol.schema.draft import load_draft
+    from ringfence.protocol.schema.schema import without_target
 
     header = (lambda: sources.header(options.files[0])) if options.files else None
     data = without_target((load_draft if options.for_schema else load_columns)(schema, header))

@@ -1,13 +1,16 @@
 """A schema to fill in: names and types of a table's columns, and nothing else of it."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ringfence.protocol.schema.codes import TOKENS, cells_hold, number_texts, token_line, token_texts
 from ringfence.protocol.schema.columns import TYPES
-from ringfence.protocol.schema.columns.base import ReadColumn, may_identify_persons
+from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.drafted_types import DRAFTED, may_identify_persons, without_open_fields
+from ringfence.protocol.schema.schema import Header, TableColumns, load_columns
 from ringfence.sources.cells import Cells, Table, as_cells
 from ringfence.storage.toml_files import toml_text
 
@@ -50,24 +53,24 @@ def _drafted(name: str, cells: Cells) -> DraftedColumn:
     """Return a drafted column: the first type that accepts its cells, but for codes of missing values."""
     filled = cells.take(~(cells.empty() | cells.among(TOKENS)))
     if not len(cells):
-        return DraftedColumn({"type": "categorical", **(TYPES["categorical"].drafted(cells, name) or {})})
+        return DraftedColumn({"type": "categorical", **(DRAFTED["categorical"].accepts(cells, name) or {})})
     words = token_texts(filled)
     found = _without(filled, words)
     if not len(found):
         return DraftedColumn({"type": "ignore"}, NOTHING, f"{NOTHING}; the draft ignores it.")
     kind, fields = _first_type(found, name)
-    column = TYPES[kind]
-    codes = number_texts(found) if column.holds_texts else column.drafted_codes(found, fields)
+    column = DRAFTED[kind]
+    codes = number_texts(found) if column.holds_texts else column.codes(found, fields)
     if codes and len(rest := _without(found, codes)):
         narrower = _first_type(rest, name)
-        if not TYPES[narrower[0]].holds_words:
+        if not DRAFTED[narrower[0]].holds_words:
             return _with_tokens(cells, *narrower, [*words, *codes])
     if not column.holds_words:
         return _with_tokens(cells, kind, fields, words)
     if column.holds_texts and (mostly := _mostly(cells, found, words, name)) is not None:
         return mostly
     kind, fields = _first_type(filled, name) if words else (kind, fields)
-    if off := TYPES[kind].off:
+    if off := DRAFTED[kind].off:
         return DraftedColumn({"type": "ignore"}, off, f"{off.partition(';')[0]}; the draft ignores it.")
     return DraftedColumn({"type": kind, **fields})
 
@@ -79,7 +82,7 @@ def _without(cells: Cells, texts: Sequence[str]) -> Cells:
 
 def _first_type(cells: Cells, name: str) -> tuple[str, dict[str, Any]]:
     """Return the first type that accepts all cells, and its fields."""
-    found = ((kind, column.drafted(cells, name)) for kind, column in TYPES.items())
+    found = ((kind, column.accepts(cells, name)) for kind, column in DRAFTED.items())
     return next((kind, fields) for kind, fields in found if fields is not None)
 
 
@@ -96,14 +99,14 @@ def _with_tokens(cells: Cells, kind: str, fields: dict[str, Any], codes: Sequenc
 
 def _mostly(cells: Cells, found: Cells, words: Sequence[str], name: str) -> DraftedColumn | None:
     """Return a column of a type that most cells fit, such as numbers; None if there is no such type."""
-    for kind, column in TYPES.items():
+    for kind, column in DRAFTED.items():
         mask = column.readable(found)
         read, others = found.take(mask), found.take(~mask)
         values = _distinct(read)
-        fields = column.drafted(read, name) if values >= 10 else None
+        fields = column.accepts(read, name) if values >= 10 else None
         if fields is None or (len(read) < 9 * len(others) and values < 10 * _distinct(others)):
             continue
-        made = _with_tokens(cells, kind, fields, [*words, *column.drafted_codes(read, fields)])
+        made = _with_tokens(cells, kind, fields, [*words, *column.codes(read, fields)])
         remark = (
             f'{len(others)} of {len(found)} cells do not fit type = "{kind}", which the draft has all the same. '
             "`ringfence schema check` names their rows: list codes for a missing value in `missing_tokens`, and "
@@ -132,8 +135,8 @@ def repeating_identifiers(table: Table) -> list[str]:
             return values < count <= 100 * values
         if values < 20 or not values < count <= 4 * values:
             return False
-        is_text = not any(column.readable(cells).any() for column in TYPES.values())
-        return is_text and TYPES["text"].drafted(cells, name) is None
+        is_text = not any(column.readable(cells).any() for column in DRAFTED.values())
+        return is_text and DRAFTED["text"].accepts(cells, name) is None
 
     return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]
 
@@ -170,3 +173,19 @@ def draft_schema(columns: Mapping[str, DraftedColumn], *, tokens: bool = False) 
     ]
     above = [token_line(TOKENS), ""] if tokens else []
     return "\n".join([*head, *above, *(column.toml(name) for name, column in columns.items())])
+
+
+def load_draft(path: Path, header: Header | None = None) -> TableColumns:
+    """Read a schema file in which bounds may not be filled in yet: such numbers are unbounded.
+
+    Columns whose other fields are not filled in are ignored: no query can find those out.
+    """
+
+    def prepared(content: dict[str, Any]) -> dict[str, Any]:
+        """Return a schema's content without maps and without fields that are not filled in."""
+        kept = {name: value for name, value in content.items() if name != "maps"}
+        if isinstance(columns := kept.get("columns"), Mapping):
+            kept["columns"] = {name: without_open_fields(each) for name, each in columns.items()}
+        return kept
+
+    return load_columns(path, header, prepare=prepared)

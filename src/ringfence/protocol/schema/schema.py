@@ -297,33 +297,17 @@ def load_schema(path: Path, target: str | Sequence[str], header: Header | None =
     return parse_schema(_read(path), target=target, source=str(path), header=header)
 
 
-def load_columns(path: Path, header: Header | None = None) -> TableColumns:
-    """Read a schema file (TOML) for whatever target a plan will name."""
-    return _validated(TableColumns, _without_roles(_read(path)), source=str(path), header=header)
+def load_columns(
+    path: Path, header: Header | None = None, *, prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict
+) -> TableColumns:
+    """Read a schema file (TOML) for whatever target a plan will name; `prepare` may change what it says before."""
+    return _validated(TableColumns, prepare(_without_roles(_read(path))), source=str(path), header=header)
 
 
 def load_roles(path: Path) -> Roles:
     """Read which columns a schema file gives a role, whatever target a plan will name."""
     content = {name: value for name, value in _read(path).items() if name in Roles.model_fields}
     return _validated(Roles, content, source=str(path), header=None)
-
-
-def load_draft(path: Path, header: Header | None = None) -> TableColumns:
-    """Read a schema file in which bounds may not be filled in yet: such numbers are unbounded.
-
-    Columns whose other fields are not filled in are ignored: no query can find those out.
-    """
-    content = {name: value for name, value in _without_roles(_read(path)).items() if name != "maps"}
-    columns = content.get("columns")
-    if isinstance(columns, Mapping):
-        content = {**content, "columns": {name: _filled(column) for name, column in columns.items()}}
-    return _validated(TableColumns, content, source=str(path), header=header)
-
-
-def _filled(column: Any) -> Any:
-    """Return a column of a drafted schema without its open fields; ignored if they cannot be left out."""
-    kind = type_of(column)
-    return column if kind is None else kind.without_open_fields(column)
 
 
 def without_target(columns: TableColumns) -> Schema:

@@ -22,6 +22,7 @@ from ringfence.protocol.schema.codes import (
 from ringfence.protocol.schema.columns.base import ReadColumn
 from ringfence.protocol.schema.columns.categorical import OneOf
 from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.drafted_types import code_texts, common_codes, mended_synonyms
 from ringfence.sources.cells import Cells, TextCells, joined
 
 _AT_ONCE = 2**14
@@ -50,7 +51,7 @@ class NotableCells:
         self.column, self.count = column, 0
         self._parts: list[Cells] = []
         self._least, self._largest = np.full(FEW + 1, np.inf), -np.inf
-        self._codes = np.sort([*column.common_codes, *DIGITS]) if isinstance(column, Scaled) else np.zeros(0)
+        self._codes = np.sort([*common_codes(column), *DIGITS]) if isinstance(column, Scaled) else np.zeros(0)
 
     def add(self, cells: Cells) -> None:
         """Keep what is notable of a chunk; cells that mark a missing value are not."""
@@ -96,9 +97,9 @@ def advice_on(name: str, notable: NotableCells, has_role: bool) -> Iterator[Advi
     if isinstance(column, Scaled):
         values = column.values(cells)
         read = np.isfinite(values)
-        unread, values, common = cells.take(~read), values[read], column.common_codes
+        unread, values, common = cells.take(~read), values[read], common_codes(column)
         codes = sorted({*beyond_bounds(values, column.low, column.high, common), *outlying(values, common)})
-        texts = column.code_texts(cells, codes)
+        texts = code_texts(column, cells, codes)
     elif isinstance(column, OneOf):
         unread, texts = cells, []
     else:
@@ -107,7 +108,7 @@ def advice_on(name: str, notable: NotableCells, has_role: bool) -> Iterator[Advi
     if texts:
         shown = " or ".join(f"'{text}'" for text in texts)
         yield Advice(name, column, f"{cells_hold(cells.among(texts))} {shown}, probably for a missing value", texts)
-    if isinstance(column, OneOf) and (synonyms := column.mended_synonyms(unread)):
+    if isinstance(column, OneOf) and (synonyms := mended_synonyms(column, unread)):
         mask = unread.among([spelling for own in synonyms.values() for spelling in own])
         yield Advice(name, column, f"{cells_hold(mask)} a category in other capitals", synonyms=synonyms)
     if isinstance(column, Scaled) and not has_role:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ringfence.accounting import gaussian_shift
 from ringfence.accounting.profiles import gaussian_epsilon
-from ringfence.protocol.schema.columns.base import may_identify_persons
+from ringfence.protocol.schema.drafted_types import may_identify_persons
 from ringfence.protocol.schema.schema import TableColumns
 from ringfence.silo.records.storage import GrowingArray
 from ringfence.sources import Chunk

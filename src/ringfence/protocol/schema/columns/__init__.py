@@ -19,7 +19,7 @@ TYPES: dict[str, type[BaseColumn]] = {
     kind.model_fields["type"].default: kind
     for kind in (Vector, Identifier, Boolean, Numeric, Date, Text, Categorical, Code, Ignored)
 }
-"""By name, in the order in which a draft tries them."""
+"""By name."""
 
 
 def type_of(column: Any) -> type[BaseColumn] | None:

@@ -1,6 +1,5 @@
 """Base classes of a schema's columns: how cells are read, what features they become, what a draft writes."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -113,14 +112,8 @@ class BaseColumn(Public):
     """Whether a cell without a token is asked for its number and nothing else."""
     open_fields: ClassVar[Mapping[str, str]] = {}
     """The required fields, and what to write there."""
-    holds_words: ClassVar[bool] = True
-    """Whether a word such as "unknown" may be a value of it."""
-    holds_texts: ClassVar[bool] = False
-    """Whether a draft gives any texts this type, so that a few cells may hide a narrower one."""
     is_identifier: ClassVar[bool] = False
     """Whether its cells say which row it is, or whose."""
-    off: ClassVar[str] = ""
-    """Why a draft ignores a column of this type, if it does."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -131,26 +124,6 @@ class BaseColumn(Public):
     def names(self) -> tuple[str, ...]:
         """All names that a column brings into a plan, for people to read."""
         return self.classes
-
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Return the fields of a drafted column of this type, or None if its cells do not look like the type."""
-        return None
-
-    @classmethod
-    def readable(cls, cells: Cells) -> NDArray[np.bool_]:
-        """Return the mask of cells that a draft of this type can read; none, if it reads all or no cells."""
-        return np.zeros(len(cells), dtype=bool)
-
-    @classmethod
-    def drafted_codes(cls, cells: Cells, fields: Mapping[str, Any]) -> list[str]:
-        """Return the common codes for a missing value that lie far from all other cells of a drafted column."""
-        return []
-
-    @classmethod
-    def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a column whose fields are not filled in as one to ask private statistics of; ignored if none can."""
-        return {"type": "ignore"} if unfilled(given) else given
 
 
 class ReadColumn(BaseColumn):
@@ -272,32 +245,10 @@ def unfilled(given: Mapping[str, Any]) -> list[str]:
     return [name for name, said in given.items() if said in (UNFILLED, [UNFILLED]) and name != "missing_tokens"]
 
 
-_PERSON_WORDS = {
-    "account", "client", "customer", "employee", "household", "id", "insured", "member", "mrn", "patient", "person",
-    "policyholder", "pupil", "ssn", "student", "subject", "user",
-    "fallnr", "fallnummer", "kunde", "kundennummer", "patienten", "patientennummer", "pat", "patnr", "pid",
-    "versicherte",
-}  # fmt: skip
-
-
-def may_identify_persons(column: str) -> bool:
-    """Tell whether a column's name suggests that it identifies persons."""
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)
-    return not _PERSON_WORDS.isdisjoint(word.lower().removesuffix("s") for word in words)
-
-
 class Ignored(BaseColumn):
     """A column that the model does not use: its cells are never read."""
 
-    holds_texts: ClassVar[bool] = True
-    off: ClassVar[str] = "mostly distinct texts: names, identifiers or notes"
-
     type: Literal["ignore"] = "ignore"
-
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept any column to be ignored: this type is tried last."""
-        return {}
 
 
 class Identifier(BaseColumn):
@@ -306,8 +257,3 @@ class Identifier(BaseColumn):
     is_identifier: ClassVar[bool] = True
 
     type: Literal["identifier"] = "identifier"
-
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns whose name suggests it."""
-        return {} if may_identify_persons(name) else None

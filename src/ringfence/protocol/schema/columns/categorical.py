@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema.columns.base import UNFILLED, Cell, Problem, ReadColumn, Reading
+from ringfence.protocol.schema.columns.base import Cell, Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells, number
 
 _SHOWN = 10
@@ -55,10 +55,6 @@ class OneOf(ReadColumn):
     def place(self, text: str) -> int:
         """Return the place of the class that a cell's text means, and −1 if it means none."""
         raise NotImplementedError
-
-    def mended_synonyms(self, cells: Cells) -> dict[str, list[str]]:
-        """Return the synonyms that a column of categories lacks for these cells, with those that it has, if any."""
-        return {}
 
     @property
     def constant(self) -> float:
@@ -147,7 +143,6 @@ class Categorical(OneOf):
         "this category is not in the schema's public list; correct the cell, or give the column `synonyms` or `other`"
     )
     open_fields: ClassVar[Mapping[str, str]] = {"categories": "every value that may occur"}
-    holds_texts: ClassVar[bool] = True
 
     type: Literal["categorical"] = "categorical"
     categories: tuple[Cell, ...] = Field(min_length=2, max_length=10_000)
@@ -199,28 +194,16 @@ class Categorical(OneOf):
         """Return the place of the category with this spelling, or of the one for all others."""
         return self._places.get(text, -1 if self.other is None else self._places[self.other])
 
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept any column as categorical, unless it has 20 texts or more, and most are distinct."""
-        count, values = len(cells), len(np.unique(cells.coded()[0]))
-        return None if values >= 20 and 2 * values > count else {"categories": [UNFILLED]}
-
-    def mended_synonyms(self, cells: Cells) -> dict[str, list[str]]:
-        """Return the synonyms with the usual spellings of categories, in other capitals, that cells have."""
-        texts = set(cells.coded()[1])
-        found: dict[str, list[str]] = {}
-        for category in self.categories:
-            usual = {category.lower(), category.upper(), category.capitalize(), category.title()}
-            if spellings := sorted(texts & usual):
-                found[category] = [*(self.synonyms or {}).get(category, ()), *spellings]
-                texts -= usual
-        return {**{category: list(own) for category, own in (self.synonyms or {}).items()}, **found} if found else {}
-
 
 _SPELLINGS = {
     **dict.fromkeys(("false", "no", "n", "f", "0"), 0),
     **dict.fromkeys(("true", "yes", "y", "t", "1"), 1),
 }
+
+
+def truth_value(text: str) -> int:
+    """Return 0 or 1 for the usual spellings of a truth value, in any capitals; −1 for other texts."""
+    return _SPELLINGS.get(text.lower(), -1)
 
 
 class Boolean(OneOf):
@@ -236,7 +219,6 @@ class Boolean(OneOf):
     classes: ClassVar[tuple[str, ...]] = ("no", "yes")
     names: ClassVar[tuple[str, ...]] = ()  # none that the schema's author chose
     is_ordered: ClassVar[bool] = True
-    holds_words: ClassVar[bool] = False
 
     type: Literal["boolean"] = "boolean"
     missing: bool | None = None
@@ -244,13 +226,7 @@ class Boolean(OneOf):
     def place(self, text: str) -> int:
         """Return 0 or 1 for a truth value, in any capitals."""
         value = number(text)
-        return int(value) if value in (0, 1) else _SPELLINGS.get(text.lower(), -1)
-
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns in which both truth values occur, and nothing else."""
-        _, distinct = cells.coded()
-        return {} if {_SPELLINGS.get(text.lower(), -1) for text in distinct} == {0, 1} else None
+        return int(value) if value in (0, 1) else truth_value(text)
 
 
 class Code(OneOf):

@@ -3,17 +3,13 @@
 import datetime
 import math
 import re
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema.codes import DATES, outlying
-from ringfence.protocol.schema.columns.base import UNFILLED
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.sources.cells import Cells
 
@@ -21,8 +17,6 @@ _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week
 """A year is 365.2425 days, the mean of the calendar's."""
 
 _FORMAT = re.compile(r"(?:[^%]|%[dmYyHMSfjz%])*\Z")
-
-_USUAL = (None, "%d.%m.%Y", "%d.%m.%y", "%d.%m.%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 
 
 def _as_text(value: object) -> object:
@@ -59,7 +53,7 @@ class Date(Scaled):
             raise ValueError("format may hold %d %m %Y %y %H %M %S %f %j %z and %%, and any characters between them")
         for name in ("lower", "upper", "origin", "center", "missing"):
             said = getattr(self, name)
-            if said is not None and math.isnan(_seconds(said, None)):
+            if said is not None and math.isnan(seconds_of(said, None)):
                 raise ValueError(f"{name} must be an ISO 8601 date, such as 2024-05-31")
         if not self.low < self.high:
             raise ValueError("lower must be before upper (type = 'ignore' drops a constant column)")
@@ -75,12 +69,12 @@ class Date(Scaled):
 
     def _number(self, moment: str, format: str | None = None) -> float:
         """Return a moment as a date column counts it: in its unit, since its origin."""
-        return (_seconds(moment, format) - self._origin) / _SECONDS[self.counted_in]
+        return (seconds_of(moment, format) - self._origin) / _SECONDS[self.counted_in]
 
     @cached_property
     def _origin(self) -> float:
         """The origin of a date column, in seconds since 1970."""
-        return _seconds(self.origin, None)
+        return seconds_of(self.origin, None)
 
     @property
     def described(self) -> tuple[str, str]:
@@ -103,15 +97,6 @@ class Date(Scaled):
         codes, distinct = cells.coded()
         return np.array([self._number(text, self.format) for text in distinct] or [0.0])[codes]
 
-    @cached_property
-    def common_codes(self) -> frozenset[float]:
-        """Dates that commonly mark a missing value, as a date column counts."""
-        return frozenset(map(self._number, DATES))
-
-    def code_texts(self, cells: Cells, codes: Sequence[float]) -> list[str]:
-        """Return the texts of a date column's cells that are these dates."""
-        return sorted(set(cells.take(np.isin(self.values(cells), codes)).coded()[1])) if codes else []
-
     @property
     def distance(self) -> str:
         """The unit in which a date column counts, such as days."""
@@ -128,44 +113,8 @@ class Date(Scaled):
         moment = datetime.timedelta(seconds=self._origin + inside * _SECONDS[self.counted_in])
         return (_EPOCH + moment).date().isoformat()
 
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns of dates in one of the usual formats; if two fit, the format is left open."""
-        bounds = {"lower": UNFILLED, "upper": UNFILLED}
-        if cells.times() is not None:
-            return bounds
-        _, distinct = cells.coded()
-        fit = [form for form in _USUAL if not any(math.isnan(_seconds(text, form)) for text in distinct)]
-        if not fit:
-            return None
-        if fit[0] is None:
-            return bounds
-        return {**bounds, "format": fit[0] if len(fit) == 1 else UNFILLED}
 
-    @classmethod
-    def readable(cls, cells: Cells) -> NDArray[np.bool_]:
-        """Return the mask of cells that are dates in the usual format that fits most of them."""
-        codes, distinct = cells.coded()
-        if not any(text[:1].isdigit() for text in distinct):
-            return np.zeros(len(cells), dtype=bool)
-        fits = [np.array([_is_date(text, form) for text in distinct])[codes] for form in _USUAL]
-        return max(fits, key=np.count_nonzero)
-
-    @classmethod
-    def drafted_codes(cls, cells: Cells, fields: Mapping[str, Any]) -> list[str]:
-        """Return the dates for a missing value that lie far from all other dates."""
-        if fields.get("format") == UNFILLED:
-            return []
-        column = cls(lower="0001-01-01", upper="9999-12-31", format=fields.get("format"))
-        return column.code_texts(cells, outlying(column.values(cells), column.common_codes))
-
-
-def _is_date(text: str, format: str | None) -> bool:
-    """Tell whether a text is a date in this format; a text that begins with no digit is not parsed."""
-    return text[:1].isdigit() and not math.isnan(_seconds(text, format))
-
-
-def _seconds(text: str, format: str | None) -> float:
+def seconds_of(text: str, format: str | None) -> float:
     """Return a moment as seconds since 1970; NaN if the text is none."""
     try:
         moment = datetime.datetime.fromisoformat(text) if format is None else datetime.datetime.strptime(text, format)

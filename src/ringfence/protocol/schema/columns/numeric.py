@@ -1,7 +1,7 @@
 """Numbers between public bounds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, without_negligible
-from ringfence.protocol.schema.codes import NUMBERS, code_text, outlying
-from ringfence.protocol.schema.columns.base import UNFILLED, UNKNOWN, Beyond, Problem, ReadColumn, Reading, unfilled
+from ringfence.protocol.schema.columns.base import UNKNOWN, Beyond, Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells
 
 
@@ -19,7 +18,6 @@ class Scaled(ReadColumn):
     """A number in an interval, scaled so that `offset` becomes 0 and `unit` the distance 1."""
 
     is_number: ClassVar[bool] = True
-    holds_words: ClassVar[bool] = False
     open_fields: ClassVar[Mapping[str, str]] = {
         "lower": "the smallest publicly possible value",
         "upper": "the largest publicly possible value",
@@ -123,15 +121,6 @@ class Scaled(ReadColumn):
         """What is wrong with a cell that is not a number."""
         return "this is not a finite number; if it marks a missing value, list it in `missing_tokens`"
 
-    @cached_property
-    def common_codes(self) -> frozenset[float]:
-        """Numbers that commonly mark a missing value, as a numeric column counts."""
-        return NUMBERS
-
-    def code_texts(self, cells: Cells, codes: Sequence[float]) -> list[str]:
-        """Return the texts by which a schema names these numbers among a numeric column's cells."""
-        return [code_text(code) for code in codes]
-
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
         """Return the clamped and scaled numbers of a numeric column."""
         values, empty, problems = self._filled(cells)
@@ -195,24 +184,3 @@ class Numeric(Scaled):
     def is_unbounded(self) -> bool:
         """Whether no bound is known: private statistics then estimate magnitudes only."""
         return self.upper >= UNKNOWN or self.lower <= -UNKNOWN
-
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns as numeric in which all cells are finite numbers."""
-        return {"lower": UNFILLED, "upper": UNFILLED} if cls.readable(cells).all() else None
-
-    @classmethod
-    def readable(cls, cells: Cells) -> NDArray[np.bool_]:
-        """Return the mask of cells that are finite numbers."""
-        return np.isfinite(cells.numbers())
-
-    @classmethod
-    def drafted_codes(cls, cells: Cells, fields: Mapping[str, Any]) -> list[str]:
-        """Return the common codes for a missing value that lie far from all other numbers."""
-        return [code_text(code) for code in outlying(cells.numbers())]
-
-    @classmethod
-    def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave the bounds of a numeric column open: statistics are then of magnitudes."""
-        bounds = {"lower": -UNKNOWN, "upper": UNKNOWN}
-        return {**given, **{field: bounds[field] for field in unfilled(given) if field in bounds}}

@@ -1,7 +1,7 @@
 """Columns of many features: vectors from a public, frozen extractor, and words hashed into a public dictionary."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from ringfence.protocol.arrays import TINY, FloatArray, row_norms, without_negli
 from ringfence.protocol.public import Digest
 from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells
-from ringfence.sources.features.ngrams import NGrams, words_of
+from ringfence.sources.features.ngrams import NGrams
 
 
 class _OfNorm(ReadColumn):
@@ -97,8 +97,6 @@ class Text(_OfNorm):
     """
 
     may_be_empty: ClassVar[bool] = True
-    holds_texts: ClassVar[bool] = True
-    off: ClassVar[str] = 'free text; type = "text" makes features of its words, which need a larger budget'
 
     type: Literal["text"] = "text"
     words: int = Field(default=256, ge=2, le=2**20)
@@ -124,12 +122,3 @@ class Text(_OfNorm):
         if empty is not None:
             features[empty] = 0.0
         return Reading(features, empty), []
-
-    @classmethod
-    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Accept columns as text in which most cells have three words or more, unless few values repeat."""
-        codes, distinct = cells.coded()
-        long = np.array([len(words_of(text)) > 2 for text in distinct], dtype=bool)
-        values = len(np.unique(codes))
-        varied = values >= 20 or 2 * values > len(codes)
-        return {"words": 256} if len(codes) and varied and np.mean(long[codes]) > 0.5 else None
