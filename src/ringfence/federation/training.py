@@ -21,6 +21,7 @@ from ringfence.errors import ApprovalError, TrainingError
 from ringfence.estimates.comparison import Choice
 from ringfence.estimates.metrics import EvaluationReport
 from ringfence.federation import peers
+from ringfence.federation.unclamped import unclamped_targets
 from ringfence.model.model import Model
 from ringfence.model.statement import SiloGuarantee, Statement
 from ringfence.protocol import FloatArray, Guarantee, Plan, observers_of
@@ -244,9 +245,9 @@ def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
     tests = {name: test.encoded(model.data) for name, test in tests.items()}
     features = np.concatenate([test.features for test in tests.values()])
     clamped = np.concatenate([test.targets for test in tests.values()])
-    targets = np.concatenate([test.unclamped_targets for test in tests.values()])
+    targets = np.concatenate([unclamped_targets(test) for test in tests.values()])
     ((metric, value),) = model.evaluate(features, targets).items()
-    per_silo = {name: model.evaluate(test.features, test.unclamped_targets)[metric] for name, test in tests.items()}
+    per_silo = {name: model.evaluate(test.features, unclamped_targets(test))[metric] for name, test in tests.items()}
     beside = None if np.array_equal(targets, clamped) else model.evaluate(features, clamped)[metric]
     return ExactScores(metric, value, per_silo, beside)
 

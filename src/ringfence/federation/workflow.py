@@ -22,6 +22,7 @@ from ringfence.federation.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.federation.requests import AskRequest, ChargeOptions, LedgerOptions, TrainRequest
 from ringfence.federation.tracking import marks
 from ringfence.federation.training import ExactScores, Silo, TrainingResult, exact_scores, train
+from ringfence.federation.unclamped import first_below
 from ringfence.model.model import Model
 from ringfence.model.summary import Summary, require_level, summarise_coefficients
 from ringfence.planning.explain import as_data
@@ -282,7 +283,7 @@ class _Loaded:
         """
         loss = plan.loss
         for name, silo in self.silos.items():
-            row = silo.records.first_below(loss.takes_least)
+            row = first_below(silo.records, loss.takes_least)
             if row is not None:
                 where = f"row {row + 2}, " if silo.records.persons is None else ""
                 least = "above 0" if loss.takes_least > 0 else "0 or more"

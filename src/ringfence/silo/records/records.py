@@ -117,33 +117,6 @@ class Records(Unpicklable):
         """The number of rows of these records; where records are persons, this is private to the silo."""
         return len(self.targets)
 
-    @property
-    def unclamped_targets(self) -> FloatArray:
-        """The file's targets, scaled but not clamped: for evaluation by those who may see them, never for training."""
-        targets, cells = self.targets, self.cells or {}
-        for place, name in enumerate(self.schema.targets):
-            reading = cells.get(name)
-            # A time beyond its bound is censored there.
-            if reading is not None and reading.beyond is not None and self.schema.event is None:
-                targets = targets.copy()
-                targets.reshape(len(targets), -1)[:, place] = reading.unclamped
-        return targets
-
-    def first_below(self, least: float) -> int | None:
-        """Return the first row whose unclamped target is less, if any: for those who may see the records.
-
-        Only targets outside the schema's bounds are checked, since the bounds are no less.
-        """
-        reading = None if self.cells is None or self.schema.target is None else self.cells[self.schema.target]
-        if reading is None or reading.beyond is None:
-            return None
-        unit, offset = self.schema.target_scaling
-        # A 0 that was scaled and back must count as neither negative nor positive.
-        slack = -1e-9 * unit if least > 0 else 1e-9 * unit
-        rows, numbers = reading.beyond
-        found = rows[numbers * unit + offset + slack < least]
-        return int(found[0]) if found.size else None
-
     def __repr__(self) -> str:
         """Describe the encoded records without their values."""
         unit = "records" if self.persons is None else "persons"
