@@ -18,8 +18,7 @@ from ringfence.protocol.documents.certificate import CertifiedEntry
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.plan.guarantee import OBSERVERS
 from ringfence.protocol.plan.plan import task
-from ringfence.silo.ledger.budget import Budget
-from ringfence.silo.ledger.budget_use import Basis, basis_of
+from ringfence.silo.ledger.budget import Basis, Budget, basis_of
 from ringfence.silo.ledger.history import FORMATS
 from ringfence.storage.files import require_known_format
 

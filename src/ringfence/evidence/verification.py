@@ -19,7 +19,7 @@ from ringfence.protocol.documents.certificate import Certificate, CertifiedEntry
 from ringfence.protocol.plan.guarantee import against
 from ringfence.protocol.plan.plan import fewest_colluders, protected_by
 from ringfence.shuffler import sealing
-from ringfence.silo.ledger.budget_use import BASIS_WORDS
+from ringfence.silo.ledger.budget import BASIS_WORDS
 from ringfence.silo.ledger.history import GENESIS
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.files import LARGE_LIMIT, read_file

@@ -7,8 +7,7 @@ import pytest
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
 from ringfence.protocol import Guarantee
 from ringfence.protocol.plan.guarantee import LARGE_EPSILON
-from ringfence.silo.ledger.budget import Budget
-from ringfence.silo.ledger.budget_use import BudgetUse, basis_of
+from ringfence.silo.ledger.budget import Budget, BudgetUse, basis_of
 from ringfence.silo.ledger.ledger import LONGEST_NOTE, decided
 from ringfence.silo.operator.usual_budgets import require_usual
 

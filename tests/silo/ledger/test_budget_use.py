@@ -10,8 +10,7 @@ from ringfence.evidence.verification import verify
 from ringfence.protocol import Guarantee
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate.gate import Gate
-from ringfence.silo.ledger.budget import Budget
-from ringfence.silo.ledger.budget_use import BASIS_WORDS, BudgetUse
+from ringfence.silo.ledger.budget import BASIS_WORDS, Budget, BudgetUse
 from ringfence.silo.ledger.certificate import certify
 from ringfence.silo.ledger.summary import budget_words, summarise
 from ringfence.silo.operator.decisions import set_budget

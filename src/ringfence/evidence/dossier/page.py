@@ -23,7 +23,7 @@ from ringfence.html.markup import (
 from ringfence.model.statement import best_guess, observer_words
 from ringfence.protocol import Observer, rounds_words
 from ringfence.protocol.plan.guarantee import against
-from ringfence.silo.ledger.budget_use import Basis
+from ringfence.silo.ledger.budget import Basis
 from ringfence.silo.operator.review import reveals, to_whom
 
 NOT_SAID = "not said: see “What is missing”"

@@ -13,7 +13,7 @@ from ringfence.errors import LedgerError, PlanError
 from ringfence.protocol import Guarantee, Observer, Plan, observers_of
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.public import format_of
-from ringfence.silo.ledger.budget import Budget, read_budget
+from ringfence.silo.ledger.budget import Basis, Budget, BudgetUse, basis_of, read_budget
 from ringfence.storage.chain import Entry
 from ringfence.storage.files import require_known_format
 
@@ -164,6 +164,25 @@ class Account:
         """Return the ledger's guarantee of all releases, however plans are chosen and whenever you stop."""
         history, pledged = self.commitments(), self.pledged or self.budget
         return tuple(guaranteed(history, pledged.limit(observer)) for observer in self.observers)
+
+    def bases(self) -> tuple[Basis, ...]:
+        """Return what each of the ledger's guarantees rests on."""
+        pledged = self.pledged or self.budget
+        return tuple(
+            basis_of(own, pledged.limit(own.against), self.budget.limit(own.against)) for own in self.guarantees()
+        )
+
+    def uses(self) -> tuple[BudgetUse, ...]:
+        """Return what has become of the ledger's budget, against each observer."""
+        return tuple(
+            BudgetUse(
+                self.budget.limit(spent.against),
+                spent.epsilon,
+                max(0.0, committed.epsilon - spent.epsilon),
+                self.left(spent.against),
+            )
+            for spent, committed in zip(self.spent(), self.committed(), strict=True)
+        )
 
     def left(self, observer: Observer) -> float:
         """Return the epsilon that the ledger's budget leaves to one more plan; 0 if it is negligible."""

@@ -10,8 +10,7 @@ from ringfence.errors import visible
 from ringfence.protocol import Guarantee
 from ringfence.protocol.documents.custody import remarks
 from ringfence.protocol.plan.plan import fewest_colluders, protected_by
-from ringfence.silo.ledger.budget import read_budget
-from ringfence.silo.ledger.budget_use import BASIS_WORDS, BudgetUse, bases, uses
+from ringfence.silo.ledger.budget import BASIS_WORDS, BudgetUse, read_budget
 from ringfence.silo.ledger.history import Account, ApprovedPlan
 from ringfence.silo.ledger.ledger import Ledger
 
@@ -46,7 +45,7 @@ def summarise(path: Path) -> dict[str, Any]:
                 "basis": basis,
                 **use.as_data(),
             }
-            for guarantee, basis, use in zip(account.guarantees(), bases(account), uses(account), strict=True)
+            for guarantee, basis, use in zip(account.guarantees(), account.bases(), account.uses(), strict=True)
         ],
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()

@@ -16,8 +16,7 @@ from ringfence.protocol.plan.guarantee import against, against_words, claimed_ag
 from ringfence.protocol.plan.plan import fewest_colluders
 from ringfence.protocol.plan.prospects import noise_in_weights, weight_of, weighting
 from ringfence.silo.gate.limits import effort_words, largest_round
-from ringfence.silo.ledger.budget import Budget
-from ringfence.silo.ledger.budget_use import BudgetUse
+from ringfence.silo.ledger.budget import Budget, BudgetUse
 from ringfence.silo.ledger.history import Account
 
 
