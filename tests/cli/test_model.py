@@ -12,7 +12,7 @@ from ringfence.model.curves import column_curves
 from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.schema.maps import Spline
+from ringfence.protocol.schema.maps.curves import Spline
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.certificate import export
 from ringfence.silo.records.records import Records

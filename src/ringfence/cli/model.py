@@ -60,7 +60,7 @@ def show(model: ModelFile) -> Output:
     from ringfence.model.model import Model
 
     header, loaded = ["feature", "of", "weight"], Model.load(model)
-    weights, plan = loaded.by_size(), loaded.plan
+    weights, plan = loaded.by_size(), loaded.placed_plan
     curves = column_curves(plan, loaded.coefficients) if plan.data.maps else []
     tables = [part for curve in curves for part in (Table(*curve.table()), "")] or [Table(header, weights)]
     return Output({"weights": [dict(zip(header, row, strict=True)) for row in weights]}, *tables)

@@ -141,7 +141,7 @@ def _weights_section(model: Model) -> list[str]:
     title, rows = "Weights", [tuple[str | float, ...](row) for row in weights[:MOST_WEIGHTS]]
     head, words = ["feature", "of", "weight"], f"Of the schema's scaled features, largest first.{left_out}"
     if model.plan.data.maps:
-        curves = column_curves(model.plan, model.coefficients)
+        curves = column_curves(model.placed_plan, model.coefficients)
         title, head = "Curves", ["column", "value", *line_names(model.plan)]
         words = "What a column's value adds to the score, compared with the mean over its range or categories."
         rows = [(curve.name, *row) for curve in curves for row in curve.table()[1]]

@@ -1,6 +1,6 @@
 """Curves of a model: what each column adds to its scores, in the table's own numbers.
 
-    for curve in column_curves(model.plan, model.coefficients):
+    for curve in column_curves(model.placed_plan, model.coefficients):
         print(curve.points.column, *zip(curve.points.labels, *curve.lines.values()))
 
 Every point is a linear function of the weights (`CurvePoints`), so that second moments give it an interval. The mean

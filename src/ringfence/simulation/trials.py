@@ -6,14 +6,14 @@ Before training, few rounds ask for much: the silos' averaged answers are comput
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ringfence.errors import TrainingError
-from ringfence.protocol import FloatArray, Participation, Plan, Stage
+from ringfence.protocol import FloatArray, Participation, Plan, Schema, Stage
 from ringfence.protocol.plan.plan import EVERYBODY
 from ringfence.rehearsal import rounds
 from ringfence.rehearsal.answers import Silos
@@ -24,10 +24,35 @@ from ringfence.simulation.channels import coins_of, simulated_noise
 from ringfence.simulation.channels.own_noise import GaussianNoise
 
 
+class SimulatedModel(NamedTuple):
+    """The weights that a simulated run learned, and the schema that encodes records for them."""
+
+    weights: FloatArray
+    data: Schema
+
+
+def simulated_models(plan: Plan, silos: Silos, seeds: Sequence[int], dtype: Any = np.float32) -> list[SimulatedModel]:
+    """Run the plan once for each seed, on the records that train, and return the models.
+
+    Where a survey places knots, every run has features of its own, and runs alone.
+    """
+    if not plan.data.open_curves:
+        return [SimulatedModel(weights, plan.data) for weights in simulated_weights(plan, silos, seeds, dtype)]
+    found = []
+    for seed in seeds:
+        known = simulated_state(plan, silos, seed, dtype)
+        data = plan.data.placed(known.knots)
+        streams, runs = engine.from_plans([plan], [seed], dtype, learned=[known])
+        records = [own.encoded(data) for own in silos if isinstance(own, Records)]
+        (weights,) = engine.simulate(engine.Rules.of(plan), engine.federation_of(plan, records, dtype), streams, runs)
+        found.append(SimulatedModel(np.asarray(weights, dtype=np.float64), data))
+    return found
+
+
 def simulated_weights(plan: Plan, silos: Silos, seeds: Sequence[int], dtype: Any = np.float32) -> FloatArray:
     """Run the plan once for each seed, on the records that train, and return the learned weights, a row each."""
-    if plan.data.open_curves:  # every run has knots, and so features, of its own
-        return np.concatenate([_own_features(plan, silos, seed, dtype) for seed in seeds])
+    if plan.data.open_curves:
+        raise TrainingError("Every run of this plan has curves of its own: ask for `simulated_models`.")
     first, known = ServerState.initial(plan), simulated_state(plan, silos, seeds, dtype)
     streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype, learned=[first] * len(seeds))
 

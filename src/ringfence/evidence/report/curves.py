@@ -22,7 +22,7 @@ _BEYOND = 2.0
 
 def model_curves_section(model: Model) -> tuple[Html | None, dict[str, Html]]:
     """Return the training report's section on the model's own curves, and its charts by name; None without curves."""
-    plan = model.plan
+    plan = model.placed_plan
     command = tag("code", "ringfence model summary --report")
     more = (command, " asks the silos again, for a budget of its own, and draws curves with confidence bands.")
     text = together(

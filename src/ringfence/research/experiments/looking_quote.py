@@ -23,7 +23,6 @@ from ringfence.research.experiments import insurance, obesity, personal
 from ringfence.research.experiments.league.tables import LeagueTable, league_folder, load_table, table_names
 from ringfence.research.markdown import table
 from ringfence.silo.records.records import Records
-from ringfence.simulation.trials import simulated_weights
 
 EPSILONS = (0.25, 0.5, 1.0, 3.0)
 SIZES = (480, 120, 40)
@@ -63,7 +62,7 @@ def quote_cells(tables: Sequence[LeagueTable], watch: Watch = lambda done, total
             errors, quotes = list[float](), list[Quote]()
             for draw, silos in enumerate(draws):
                 members = [Member(silo, len(targets), epsilon) for silo, (_, targets) in silos.items()]
-                plan = propose(own.schema, members, PlanRequest(run="quote")).plan
+                plan = propose(own.schema, members, PlanRequest(run="quote", curves=0)).plan
                 quotes = quotes or [rehearse(plan)]
                 runs = WHOLE_RUNS if len(draws) == 1 else RUNS
                 seeds = [100 * draw + run for run in range(runs)]

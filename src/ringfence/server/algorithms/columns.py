@@ -24,6 +24,9 @@ TAIL = 0.0025
 _POINTS = 8
 """Points in each bin at which functions are averaged."""
 
+_COUNTS = 8
+"""How many numbers of functions are compared, from one for each column to all."""
+
 
 class ColumnDistribution(NamedTuple):
     """The likely shares of the bins between two ends of a column."""
@@ -111,7 +114,8 @@ def first_axes(plan: Plan, columns: Sequence[ColumnDistribution], knots: FloatAr
         found = PrincipalAxes(np.eye(len(moments)), moments / moments.sum(), noise_edge(noise, len(moments)))
         return 1 - share + share * unlearned_share(plan, found)
 
-    taken = min(range(len(columns), len(candidates) + 1), key=expected_error)
+    counts = np.geomspace(len(columns), len(candidates), _COUNTS).round().astype(int).tolist()
+    taken = min(counts, key=expected_error)
     rows = [axis for _, axis in (*candidates[:taken], *others)]
     axes = np.zeros((plan.data.width, plan.data.width))
     axes[: len(rows)] = np.array(rows) / math.sqrt(known.sum() + variances[:taken].sum())

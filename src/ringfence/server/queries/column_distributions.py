@@ -1,22 +1,34 @@
 """The survey of columns: a second look between the ends that the first one finds, and then the knots of curves."""
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from ringfence.protocol import ColumnDistributions, FloatArray
-from ringfence.server.algorithms.columns import ColumnDistribution, column_distribution
+from ringfence.protocol import ColumnDistributions, FeatureMoments, FloatArray, Plan
+from ringfence.server.algorithms.columns import ColumnDistribution, column_distribution, first_axes
 from ringfence.server.queries import findings
 from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsSurvey(Findings):
-    """The last round's histograms, and every column's distribution."""
+    """The last round's histograms, every column's distribution, and the knots of the curves."""
 
     is_plain: ClassVar[bool] = False
+    plan: Plan
     columns: tuple[ColumnDistribution, ...]
+    knots: FloatArray
+
+    @cached_property
+    def axes(self) -> FloatArray:
+        """The axes of the first round of feature moments."""
+        stages = enumerate(self.plan.stages)
+        number = next(number for number, stage in stages if isinstance(stage.query, FeatureMoments))
+        noise = math.fsum(terms.stages[number].sigma ** -2 for terms in self.plan.silos) ** -0.5
+        return first_axes(self.plan, self.columns, self.knots, noise)
 
 
 def argument(query: ColumnDistributions, server: ServerState, round: int) -> FloatArray:
@@ -35,7 +47,8 @@ def receive(query: ColumnDistributions, server: ServerState, answers: RoundAnswe
     )
     counts = map(len, server.plan.data.even_knots)
     knots = np.concatenate([column.knots(count) for column, count in zip(columns, counts, strict=True)])
-    survey = ColumnsSurvey(finding.statistic, finding.noise, finding.weight, finding.each, columns=columns)
+    found = finding.statistic, finding.noise, finding.weight, finding.each
+    survey = ColumnsSurvey(*found, plan=server.plan, columns=columns, knots=knots)
     return replace(server.with_finding(query.name, survey), knots=knots)
 
 

@@ -1,14 +1,12 @@
 """The survey of feature moments: each round's axes whiten the estimate of the round before."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from ringfence.protocol import FeatureMoments, FloatArray, Plan
+from ringfence.protocol import FeatureMoments, FloatArray
 from ringfence.protocol.queries.feature_moments import FeatureMomentsArgument
-from ringfence.server.algorithms.columns import first_axes
 from ringfence.server.algorithms.survey import TargetSurvey
 from ringfence.server.algorithms.whitening import principal_axes
 from ringfence.server.queries import findings
@@ -53,18 +51,10 @@ def matrix_of_triangle(triangle: FloatArray, width: int) -> FloatArray:
 
 
 def _before(query: FeatureMoments, server: ServerState) -> MomentsSurvey:
-    """Return the survey of feature moments so far; at first, with the features' own axes."""
+    """Return the survey of feature moments so far; at first, along the features' own axes, or those of curves."""
     finding = server.findings.get(query.name)
     if isinstance(finding, MomentsSurvey):
         return finding
-    data, columns = server.plan.data, server.findings.get("column-distributions")
-    axes = np.eye(data.width) / data.feature_norm
-    if isinstance(columns, ColumnsSurvey):
-        axes = first_axes(server.plan, columns.columns, server.knots, _noise(query, server.plan))
+    columns, data = server.findings.get("column-distributions"), server.plan.data
+    axes = columns.axes if isinstance(columns, ColumnsSurvey) else np.eye(data.width) / data.feature_norm
     return MomentsSurvey(np.zeros(0), 0.0, axes=axes, target=TargetSurvey.initial(server.plan))
-
-
-def _noise(query: FeatureMoments, plan: Plan) -> float:
-    """Return the noise of a number in the survey's average if all silos answer."""
-    stage = next(number for number, stage in enumerate(plan.stages) if stage.query == query)
-    return float(math.fsum(terms.stages[stage].sigma ** -2 for terms in plan.silos) ** -0.5)

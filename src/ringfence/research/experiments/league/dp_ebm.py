@@ -53,9 +53,9 @@ def fitted(table: LeagueTable, asked: float, delta: float, seed: int) -> Any:
     features, targets = table.pooled
     bounds = {
         place: tuple((end - offset) / unit for end in limits[:2])
-        for place, block in enumerate(table.schema.blocks)
-        for (offset, unit), limits in zip(block.scaling, block.limits, strict=True)
-        if block.width == 1
+        for place, column in enumerate(table.schema.features.values())
+        for (offset, unit), limits in zip(column.scaling, column.limits, strict=True)
+        if len(column.scaling) == 1
     }
     shared: dict[str, Any] = {
         "feature_types": ["continuous" if block.width == 1 else "nominal" for block in table.schema.blocks],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest, Trust
-from ringfence.protocol import FloatArray, Plan, PublicKeys
+from ringfence.protocol import FloatArray, Plan, PublicKeys, Schema
 from ringfence.research.experiments.league.tables import LeagueTable
 from ringfence.research.experiments.trust import stand_in_keys
 from ringfence.simulation import trials
@@ -22,10 +22,12 @@ class Trained:
     weights: FloatArray
     rounds: int
     chosen: str = ""
+    data: Schema | None = None
+    """The schema that encodes records for the weights, if it is not the table's."""
 
     def error(self, table: LeagueTable) -> float:
-        """Return the error of a linear model's weights on held-out records."""
-        return table.error(self.weights)
+        """Return the error of a model's weights on held-out records."""
+        return table.error(self.weights, self.data)
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,14 @@ class Scored:
 def simulated(table: LeagueTable, epsilon: float, seeds: Sequence[int], trust: Trust) -> list[Trained]:
     """Plan as `ringfence train` does where nothing but epsilon is given, and simulate a run for each seed."""
     plan = _plan(table, epsilon, trust, stand_in_keys(list(table.silos)))
-    return _trained(plan, trials.simulated_weights(plan, list(table.silos.values()), seeds))
+    return _trained(plan, trials.simulated_models(plan, list(table.silos.values()), seeds))
 
 
 def pooled(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:
     """Plan for one silo that has all records, with the largest δ of the silos: a curator who is trusted by all."""
-    features, targets = table.pooled
-    member = Member("everybody", len(targets), epsilon, max(table.deltas.values()))
+    member = Member("everybody", len(table.together), epsilon, max(table.deltas.values()))
     plan = propose(table.schema, [member], PlanRequest(run="league")).plan
-    return _trained(plan, trials.simulated_weights(plan, [(features, targets)], seeds))
+    return _trained(plan, trials.simulated_models(plan, [table.together], seeds))
 
 
 def through_gates(table: LeagueTable, epsilon: float, trust: Trust) -> Trained:
@@ -72,11 +73,11 @@ def through_gates(table: LeagueTable, epsilon: float, trust: Trust) -> Trained:
             for name, own in table.silos.items()
         }
         result = train(plan, silos, collect=None if shuffler is None else shuffler.collect(plan))
-    return _trained(plan, [result.weights])[0]
+    return _trained(plan, [trials.SimulatedModel(result.weights, result.model.data)])[0]
 
 
-def _trained(plan: Plan, rows: Sequence[FloatArray] | FloatArray) -> list[Trained]:
-    return [Trained(weights, plan.rounds, plan.algorithm.name) for weights in rows]
+def _trained(plan: Plan, models: Sequence[trials.SimulatedModel]) -> list[Trained]:
+    return [Trained(own.weights, plan.rounds, plan.algorithm.name, own.data) for own in models]
 
 
 def _plan(table: LeagueTable, epsilon: float, trust: Trust, keys: PublicKeys) -> Plan:

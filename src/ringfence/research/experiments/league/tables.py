@@ -5,16 +5,19 @@ A folder of the league has `SILO.csv` for every silo, `test/SILO.csv` with held-
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ringfence.errors import DatasetError
 from ringfence.planning import defaults
 from ringfence.protocol import FloatArray, Loss, Schema, load_schema
+from ringfence.protocol.schema.columns.base import Reading
 from ringfence.protocol.schema.columns.numeric import Numeric
 from ringfence.research.datasets import DATA_VARIABLE
 from ringfence.silo.records.records import Records, load_records
@@ -64,6 +67,13 @@ class LeagueTable:
         return _together(self.silos)
 
     @cached_property
+    def together(self) -> Records:
+        """All training records in one place, with their cells."""
+        silos = [own.table_cells("A table has") for own in self.silos.values()]
+        cells = {name: Reading(*_joined([own[name] for own in silos])) for name in silos[0]}
+        return Records.of_cells(self.schema, cells)
+
+    @cached_property
     def held_out(self) -> tuple[FloatArray, FloatArray]:
         """All held-out records in one place."""
         return _together(self.tests)
@@ -80,9 +90,14 @@ class LeagueTable:
     def _unit(self) -> float:
         return float(np.sqrt(np.mean((self.held_out[1] - self.pooled[1].mean()) ** 2))) if self.is_number else 1.0
 
-    def error(self, weights: FloatArray) -> float:
-        """Return the share of wrong labels; of a number, the RMSE in units of that of guessing the training mean."""
-        return self.error_of(self.held_out[0] @ np.asarray(weights, dtype=np.float64).reshape(self.shape))
+    def error(self, weights: FloatArray, data: Schema | None = None) -> float:
+        """Return the share of wrong labels; of a number, the RMSE in units of that of guessing the training mean.
+
+        `data` encodes the records for the weights, if it is not the table's schema.
+        """
+        tests = self.tests if data is None else {name: own.encoded(data) for name, own in self.tests.items()}
+        features = _together(tests)[0]
+        return self.error_of(features @ np.asarray(weights, dtype=np.float64).reshape(features.shape[1], -1))
 
     def error_of(self, scores: FloatArray) -> float:
         """Return the same error for any model's scores of the held-out records, a column for each output."""
@@ -155,6 +170,13 @@ def load_table(folder: Path, name: str, *, wide: bool = False) -> LeagueTable:
     if not silos or not tests:
         raise DatasetError(f"The table {home} needs a CSV file for every silo, and held-out records in {TEST}/.")
     return LeagueTable(name, schema, silos, tests)
+
+
+def _joined(parts: Sequence[Reading]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """Return the values of all parts of a column, and which are of empty cells."""
+    empty = [np.zeros(len(own.values), bool) if own.empty is None else own.empty for own in parts]
+    values = np.concatenate([own.values for own in parts])
+    return values, np.concatenate(empty) if any(own.empty is not None for own in parts) else None
 
 
 def _together(silos: Mapping[str, Records]) -> tuple[FloatArray, FloatArray]:
