@@ -23,6 +23,7 @@ from ringfence.research.experiments import insurance, obesity, personal
 from ringfence.research.experiments.league.tables import LeagueTable, league_folder, load_table, table_names
 from ringfence.research.markdown import table
 from ringfence.silo.records.records import Records
+from ringfence.simulation.trials import simulated_weights
 
 EPSILONS = (0.25, 0.5, 1.0, 3.0)
 SIZES = (480, 120, 40)
