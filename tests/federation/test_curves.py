@@ -97,8 +97,13 @@ def test_a_gate_a_simulated_run_and_the_model_agree_about_knots_weights_and_pred
     model = Model.parse(result.model.canonical(), error=PlanError)
     assert model.data.placed(np.zeros(0)) == model.data
     encoded = records.encoded(model.data)
-    through_gates, in_simulation = encoded.features @ result.weights, records.encoded(simulated.data).features
-    assert np.max(np.abs(through_gates - in_simulation @ simulated.weights)) < 1e-3  # single precision
+    through_gates = encoded.features @ result.weights
+    in_simulation = records.encoded(simulated.data).features @ simulated.weights
+    # Directions that hardly vary differ, by what little noise there is.
+    assert np.sqrt(np.mean((through_gates - in_simulation) ** 2)) < 0.01
+    found = [knot for each in simulated.data.maps or () for knot in each.model_dump()["knots"]]
+    assert result.knots is not None
+    assert np.allclose(found, result.knots, atol=1e-3)
     predicted = np.array(model.predict_csv(table))
     assert np.allclose(predicted, model.in_units(through_gates), atol=1e-6)
     # |x| is 0 to 2, and its standard deviation .58; no straight line explains any of that.
