@@ -26,6 +26,7 @@ from ringfence.protocol import (
 )
 from ringfence.protocol.queries.column_distributions import ColumnDistributions
 from ringfence.server.queries import requested
+from ringfence.server.queries.column_distributions import remarks
 from ringfence.server.state import ServerState
 from ringfence.silo.gate.gate import Gate
 from ringfence.silo.ledger.budget import Budget
@@ -219,3 +220,13 @@ def test_candidates_of_a_search_are_straight_and_say_so_where_curves_are_asked_f
     assert propose_for(request, schema(), {"a": ROWS, "b": ROWS}).plan.data.open_curves
     with pytest.raises(PlanError, match="Candidates have straight lines"):
         propose_search(schema(), [CandidateRequest({"ridge": 0.0}, replace(request, curves=4), members)])
+
+
+def test_bounds_that_are_far_too_wide_are_remarked_on_after_training_with_better_ones(
+    table: Path, tmp_path: Path
+) -> None:
+    records, plan = load_records(table, schema(100.0)), planned(schema(100.0))
+    result = train(plan, {"a": Silo(records, tmp_path / "a.ledger")})
+    (line,) = remarks(result.findings)
+    assert line.startswith("Column 'x' has bounds from -200 to 200, and its records lie between about -")
+    assert "narrow the bounds in the schema" in line

@@ -139,6 +139,8 @@ def train(request: TrainRequest, output: TrainOutput) -> Output:
 
 def _describe(trained: "WorkflowResult") -> Iterator[str | Table]:
     """Yield what `ringfence train` did: guarantees, the choice, and the evaluation."""
+    from ringfence.server.queries.column_distributions import remarks as column_remarks
+
     statement, choice, evaluation = trained.result.statement, trained.result.choice, trained.result.evaluation
     yield Table(
         ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
@@ -162,4 +164,5 @@ def _describe(trained: "WorkflowResult") -> Iterator[str | Table]:
         yield ""
         yield from describe_evaluation(evaluation)
     yield from describe_exact(trained.test)
+    yield from (f"\n{line}" for line in column_remarks(trained.result.findings))
     yield f"\n{statement.text()}\n\nplan {statement.plan.digest()}"

@@ -36,6 +36,7 @@ from ringfence.protocol.losses.targets import split_targets, values_of
 from ringfence.protocol.plan import sections
 from ringfence.rehearsal.quote import Quote, rehearse
 from ringfence.server import state as learned
+from ringfence.server.queries import column_distributions
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger.budget import Budget
 from ringfence.silo.ledger.ledger import Ledger
@@ -84,6 +85,7 @@ class WorkflowResult:
             **self.quote.as_data(),
             "silos": {name: guarantee.model_dump(mode="json") for name, guarantee in statement.silos.items()},
             "findings": learned.as_data(self.result.findings),
+            "wide_columns": column_distributions.remarks(self.result.findings),
         }
         if model.choice is not None:
             report["choice"] = model.choice.model_dump(mode="json", exclude={"plans"})

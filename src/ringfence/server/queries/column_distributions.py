@@ -1,12 +1,14 @@
 """The survey of columns: a second look between the ends that the first one finds, and then the knots of curves."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from ringfence.errors import visible
 from ringfence.protocol import ColumnDistributions, FeatureMoments, FloatArray, Plan
 from ringfence.server.algorithms.columns import ColumnDistribution, column_distribution, first_axes
 from ringfence.server.queries import findings
@@ -29,6 +31,28 @@ class ColumnsSurvey(Findings):
         number = next(number for number, stage in stages if isinstance(stage.query, FeatureMoments))
         noise = math.fsum(terms.stages[number].sigma ** -2 for terms in self.plan.silos) ** -0.5
         return first_axes(self.plan, self.columns, self.knots, noise)
+
+
+WIDE = 10.0
+"""Bounds this many times as wide as the interval in which a column was found are worth a remark."""
+
+
+def remarks(findings: Mapping[str, Findings]) -> list[str]:
+    """Return a sentence for each column whose bounds are much wider than what the survey found, with better bounds."""
+    found = findings.get("column-distributions")
+    if not isinstance(found, ColumnsSurvey):
+        return []
+    lines = []
+    for (name, column), own in zip(found.plan.data.open_columns.items(), found.columns, strict=True):
+        if column.high - column.low > WIDE * (own.upper - own.lower):
+            shown = (column.written(end) for end in (column.low, column.high, own.lower, own.upper))
+            ends = [each if isinstance(each, str) else f"{each:.3g}" for each in shown]
+            lines.append(
+                f"Column '{visible(name)}' has bounds from {ends[0]} to {ends[1]}, and its records lie between about "
+                f"{ends[2]} and {ends[3]}, as the survey found. Its curve does not suffer; a straight line would: "
+                "narrow the bounds in the schema before you train with --curves none."
+            )
+    return lines
 
 
 def argument(query: ColumnDistributions, server: ServerState, round: int) -> FloatArray:
