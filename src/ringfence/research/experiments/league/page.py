@@ -19,6 +19,7 @@ from ringfence.research.experiments.league.methods import (
     OURS_POOLED,
     OURS_SHUFFLED,
     STRESSED,
+    WIDE,
 )
 from ringfence.research.experiments.league.results import LeagueResults
 from ringfence.research.experiments.league.shown import (
@@ -271,7 +272,7 @@ def _days(results: LeagueResults) -> list[str]:
     lines = []
     for name, days in results.days.items():
         shown = " to ".join(dict.fromkeys((*days[:1], *days[-1:]))) or "not noted"
-        method = {**METHODS, **FLOORS}.get(name)
+        method = {**METHODS, **FLOORS}.get(name.removeprefix(WIDE))
         extras = ",".join(filter(None, ("research", method.extra if method else "")))
         lines.append([f"`{name}`", shown, f"`ringfence[{extras}]`"])
     return [

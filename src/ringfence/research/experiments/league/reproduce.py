@@ -9,7 +9,15 @@ from pathlib import Path
 from ringfence.planning.request import Trust
 from ringfence.research.experiments.league import own, page, results, shown
 from ringfence.research.experiments.league.central import not_private
-from ringfence.research.experiments.league.methods import FLOORS, METHODS, OURS, OURS_SHUFFLED, STRESSED, Method
+from ringfence.research.experiments.league.methods import (
+    FLOORS,
+    METHODS,
+    OURS,
+    OURS_SHUFFLED,
+    STRESSED,
+    WIDE,
+    Method,
+)
 from ringfence.research.experiments.league.results import LeaguePoint, LeagueResults, Reference
 from ringfence.research.experiments.league.tables import league_folder, load_table, table_names, table_schema
 from ringfence.research.experiments.sweeps import (
@@ -29,9 +37,7 @@ NAME = "league"
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 3.0), (1.0,)
 TRIALS, QUICK_TRIALS, QUICK_TABLES = 10, 2, 2
 GATES, GATES_SHUFFLED, REFERENCE = "gates", "gates-shuffler", "reference"
-GATE_EPSILON, SHUFFLED_TRIALS = 1.0, 5
-WIDE, WIDE_EPSILON = "wide-", 1.0
-"""How the files of cells with bounds that are too wide begin, and their ε."""
+GATE_EPSILON, WIDE_EPSILON, SHUFFLED_TRIALS = 1.0, 1.0, 5
 RULES = "rule-"
 """How the files of candidate rules begin: `rule-NAME.jsonl`, with the same columns as the cells of a method."""
 
