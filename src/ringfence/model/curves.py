@@ -10,7 +10,6 @@ over their ranges and categories. The schema's `radius` is left out, as in expor
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +18,12 @@ from numpy.typing import NDArray
 from ringfence.estimates.coefficients import CoefficientInterval
 from ringfence.protocol import FloatArray, Plan, Schema
 from ringfence.protocol.arrays import pieces
+from ringfence.protocol.schema.blocks import ColumnBlock
 from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.protocol.schema.columns.numeric import Scaled
-from ringfence.protocol.schema.maps.curves import Cyclic, Spline
-from ringfence.protocol.schema.maps.joint import Interaction
+from ringfence.protocol.schema.maps.curves import Curve as CurveMap
+from ringfence.protocol.schema.maps.curves import CurveBlock, Cyclic, Spline
+from ringfence.protocol.schema.maps.joint import Products
 
 STEPS, MARKS = 64, 8
 """Into how many steps, at least, the range of a number is divided, and between how many of them it is printed."""
@@ -106,12 +107,17 @@ def column_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
 def pair_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
     """Return, for every two columns of an interaction, the curve of one at levels of the other, widest first."""
     features, unit = _Features(plan.data), plan.loss.score_units(*plan.data.target_scaling)[0]
-    maps = [each for each in plan.data.maps or () if isinstance(each, Interaction) and len(line_names(plan)) == 1]
     curves = []
-    for pair in (pair for map in maps for pair in combinations(map.columns, 2)):
-        by, column = sorted(pair, key=lambda name: len(features.grids[name].labels))
-        if not features.grids[by].labels:
+    for block in plan.data.blocks:
+        if not isinstance(block, Products) or len(line_names(plan)) > 1:
+            continue
+        own = [one for factor in (block.first, block.second) for one in factor[:1]]
+        pair = [
+            one.name for one in own if isinstance(one, ColumnBlock | CurveBlock) and features.grids[one.name].labels
+        ]
+        if len(pair) < 2:
             continue  # a vector or a text
+        by, column = sorted(pair, key=lambda name: len(features.grids[name].labels))
         levels, grid = features.grids[by], features.grids[column]
         step = (len(levels.numbers) - 1) // 2 if len(levels.numbers) else 1  # the lowest, middle and highest number
         chosen = np.arange(0, len(levels.labels), step)[:_MOST_LEVELS]
@@ -161,12 +167,12 @@ class _Features:
     def __init__(self, data: Schema) -> None:
         """Divide every column of a schema into points."""
         maps, random = data.maps or (), np.random.default_rng(0)
-        curves = [map for map in maps if isinstance(map, Spline | Cyclic)]
+        curves = [map for map in maps if isinstance(map, CurveMap)]
         self._blocks, self.grids = (
             data.blocks,
             {name: _grid(name, each, curves) for name, each in data.features.items()},
         )
-        self._joined = {name for map in maps if not isinstance(map, Spline | Cyclic) for name in map.columns}
+        self._joined = {name for map in maps if not isinstance(map, CurveMap) for name in map.columns}
         sizes = {name: len(grid.numbers) or len(data.features[name].classes) or 1 for name, grid in self.grids.items()}
         self._others = {name: random.permutation(_OTHERS) * size // _OTHERS for name, size in sizes.items()}
 
@@ -216,10 +222,9 @@ def _numbers(column: Scaled, curves: Sequence[Spline | Cyclic]) -> tuple[FloatAr
 
     If only cyclic maps read the column, the numbers are those of the longest period, counted from the column's 0.
     """
-    waves = [each for each in curves if isinstance(each, Cyclic)]
-    width, period = column.high - column.low, max((wave.period for wave in waves), default=math.inf)
-    repeats = period < width and len(waves) == len(curves) and not all(wave.keep for wave in waves)
-    turns = max(((period if repeats else width) * wave.harmonics / wave.period for wave in waves), default=1.0)
+    width, period = column.high - column.low, max((curve.period for curve in curves), default=math.inf)
+    repeats = period < width and not all(curve.keep for curve in curves)
+    turns = max(((period if repeats else width) * wave.harmonics / wave.period for wave in curves), default=0.0)
     low, high = (0.0, period) if repeats else (column.low, column.high)
     numbers = np.linspace(low, high, STEPS * min(max(math.ceil(turns / 5), 1), 15) + 1)
     if not repeats:

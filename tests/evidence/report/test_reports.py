@@ -91,7 +91,7 @@ def test_every_columns_curve_is_drawn_with_its_missing_cells_and_pairs_of_an_int
     report, outcomes, _ = trained(schema=schema)
     text = words(report)
     for curve in column_curves(outcomes.proposal.plan, outcomes.result.model.coefficients):
-        assert f"{curve.points.column} spans {curve.span:.3g}." in text
+        assert f"{curve.points.column} spans {curve.span:.4g}." in text
     assert "Missing: " in text
     assert "dose by age spans" in text or "age by dose spans" in text
     assert "log odds of 'yes'" in text

@@ -12,7 +12,6 @@ from ringfence.model.curves import MISSING, Curve, column_curves, pair_curves, s
 from ringfence.model.model import Model
 from ringfence.model.summary import AT_ONCE, Summary
 from ringfence.protocol import Plan
-from ringfence.protocol.schema.maps.curves import Cyclic, Spline
 
 MOST_CURVES, MOST_BARS, _MOST_LETTERS = 24, 12, 34
 
@@ -51,9 +50,7 @@ def curves_section(
     remarks = {
         f"The first {MOST_CURVES} of {len(curves)} columns are shown.": len(curves) > MOST_CURVES,
         f"Only the first {MOST_SERIES} lines are drawn.": len(shown[0].lines) > MOST_SERIES,
-        "Where a map joins columns, the curve of each is an average over the others' ranges and categories.": any(
-            not isinstance(each, Spline | Cyclic) for each in plan.data.maps or ()
-        ),
+        "Where a map joins columns, the curve of each is an average over the others.": plan.data.maps is not None,
         "Where a record is scaled to the schema's radius, so is what its columns add.": plan.data.radius is not None,
     }
     lead = (

@@ -92,11 +92,6 @@ class Blocks(tuple[Block, ...]):
         return math.sqrt(sum(block.bound**2 for block in self))
 
     @property
-    def repeats(self) -> NDArray[np.bool_]:
-        """Tell which features of several blocks are sums of others and a constant."""
-        return np.concatenate([block.repeats for block in self])
-
-    @property
     def names(self) -> list[str]:
         """A name for each feature of several blocks."""
         return [name for block in self for name in block.names]

@@ -61,6 +61,8 @@ class Spline(Curve):
 
     constant: ClassVar[float] = 1.0
     keep: ClassVar[None] = None
+    period: ClassVar[float] = math.inf
+    harmonics: ClassVar[int] = 0
 
     type: Literal["spline"] = "spline"
     knots: Annotated[int, Field(ge=2, le=MOST_KNOTS)] | Places = 5

@@ -70,7 +70,8 @@ class Products(Block):
     @property
     def repeats(self) -> NDArray[np.bool_]:
         """Tell which products in an interaction are sums of others and of the columns' own features."""
-        return np.logical_or.outer(self.first.repeats, self.second.repeats).reshape(-1)
+        one, other = (np.concatenate([block.repeats for block in factor]) for factor in (self.first, self.second))
+        return (one[:, None] | other).reshape(-1)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
