@@ -106,6 +106,7 @@ def test_curves_are_found_up_to_their_band_drawn_on_a_page_and_beside_them_coeff
             place, (low, high) = number if name == "stage" else float(point["value"]), point["interval"]
             assert low <= point["estimate"] <= high
             assert abs(point["estimate"] - slope * (place - middle)) < wider * (high - low) + 1e-9
+    assert report["report"] == str(page)
     drawn = page.read_text()
     assert drawn.count("<svg") == 2
     assert "<polygon" in drawn  # the band

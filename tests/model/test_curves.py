@@ -81,7 +81,7 @@ def test_a_date_that_only_cyclic_maps_read_is_drawn_over_one_period_and_others_o
     found = scores(trained, "seen", ["1972-01-01", "2021-06-01"])[1, 0] - scores(trained, "seen", ["2022-01-01"])[0, 0]
     assert line[day] - line[0] == pytest.approx(found, abs=0.02 * year.span)
     kept = model("cost", YEAR | {"keep": True})
-    (dates,) = (points for points in curve_points(kept.plan.data) if points.column == "seen")
+    (dates,) = (points for points in curve_points(kept.plan.data, ["seen"]))
     assert [dates.labels[0], dates.labels[-1]] == ["2020-01-01", "2023-12-31"]
     assert len(dates.numbers) > 12 * 2 * 4  # enough for every wave
     assert len(dates.marks) < 12
@@ -116,3 +116,10 @@ def test_a_table_of_a_curve_has_a_handful_of_rows_in_the_tables_units() -> None:
     assert header == ["age", "log odds of 'yes'"]
     assert [row[0] for row in rows] == ["20", "28", "36", "44", "52", "60", "68", "76", "84", MISSING]
     assert [row[0] for row in curves["ward"].table()[1]] == ["a", "b", "c", MISSING]
+
+
+def test_no_curve_is_made_of_more_columns_than_can_be_drawn() -> None:
+    columns: dict[str, Any] = {f"gene {place}": COLUMNS["cost"] for place in range(300)}
+    schema = parse_schema({"columns": {**columns, "ill": COLUMNS["ill"]}}, target="ill")
+    plan = make_plan(schema, [Member("north", 90, 1.0)], PlanRequest(rounds=2))
+    assert column_curves(plan, np.zeros((schema.width, 1))) == []

@@ -96,7 +96,7 @@ def test_the_intervals_of_a_curve_are_listed_where_they_are_known() -> None:
         [Member("one", 9, 1.0)],
         PlanRequest(rounds=2),
     )
-    points = next(points for points in curve_points(plan.data) if points.column == "age")
+    points = next(iter(curve_points(plan.data, ["age"])))
     line = np.linspace(-1.0, 1.0, len(points.labels))
     band = [CoefficientInterval(float(line[mark]), 0.1, float(line[mark]) - 1, 5.0, 0.1) for mark in points.marks]
     band[1] = CoefficientInterval(0.0, math.inf, -math.inf, math.inf, 1.0)

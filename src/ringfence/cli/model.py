@@ -157,17 +157,17 @@ def summary(options: SummaryOptions) -> Output:
     draws = "silos" if options.by_silo else f"{found.statement.plan.unit}s"
     log_odds = "" if found.positive is None else f"Log odds of '{found.positive}'. "
     title = f"{log_odds}In the table's own units, with {100 * options.level:.4g}% confidence intervals over {draws}"
-    remark = [f"\n{found.remark}"] if found.remark else []
-    tables: list[str | Table] = [Table(found.HEADER, found.rows(), title)] if found.coefficients else []
+    parts: list[str | Table] = [title, Table(found.HEADER, found.rows())] if found.coefficients else [title]
     if found.curves:
-        tables.append(f"\nWhat a column's value adds, compared with the mean over its range or categories. {AT_ONCE}")
+        parts.append(f"\nWhat a column's value adds, compared with the mean over its range or categories. {AT_ONCE}")
+    parts += [part for curve in found.curves for part in ("", Table(*curve.table()))]
+    parts += [f"\n{text}" for text in (found.remark, found.statement.text()) if text]
     if options.report is not None:
         from ringfence.evidence.report.curves import summary_report
 
         summary_report(found).write(options.report)
-        remark.append(f"\nreport {options.report}")
-    tables += [part for curve in found.curves for part in ("", Table(*curve.table()))]
-    return Output(found.report(), *tables, *remark, f"\n{found.statement.text()}")
+        parts.append(f"report {options.report}")
+    return Output({**found.report(), **({} if options.report is None else {"report": str(options.report)})}, *parts)
 
 
 def predict(

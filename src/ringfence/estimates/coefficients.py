@@ -23,7 +23,6 @@ from scipy.special import ndtr, stdtr
 
 from ringfence.estimates.intervals import critical_value, fieller_interval
 from ringfence.protocol import Facts, FloatArray, SecondMoments, unpack
-from ringfence.protocol.arrays import TINY
 from ringfence.protocol.queries.second_moments import MomentsArgument, independent_features
 
 _CLIP = 3.0
@@ -142,7 +141,7 @@ def coefficient_intervals(
     def interval(function: FloatArray, at: float) -> CoefficientInterval:
         """Return the interval of one coefficient: a linear function of the weights, plus its offset."""
         a = inverse @ function
-        along = inverse @ spread @ a / max(a @ spread @ a, TINY)  # a function that is 0 has no error
+        along = inverse @ spread @ a / (a @ spread @ a or 1.0)  # a function that is 0 has no error
         if by_silo:
             constant = np.array([a @ (own.gradient + own.curvature @ step) for own in each])
             slope = np.array([a @ own.curvature @ along for own in each]) - 1.0

@@ -140,8 +140,7 @@ def _weights_section(model: Model) -> list[str]:
     left_out = f" The {MOST_WEIGHTS} largest of {len(weights)}." if len(weights) > MOST_WEIGHTS else ""
     title, rows = "Weights", [tuple[str | float, ...](row) for row in weights[:MOST_WEIGHTS]]
     head, words = ["feature", "of", "weight"], f"Of the schema's scaled features, largest first.{left_out}"
-    if model.plan.data.maps:
-        curves = column_curves(model.placed_plan, model.coefficients)
+    if model.plan.data.maps and (curves := column_curves(model.placed_plan, model.coefficients)):
         title, head = "Curves", ["column", "value", *line_names(model.plan)]
         words = "What a column's value adds to the score, compared with the mean over its range or categories."
         rows = [(curve.name, *row) for curve in curves for row in curve.table()[1]]

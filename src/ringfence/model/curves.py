@@ -9,7 +9,7 @@ over their ranges and categories. The schema's `radius` is left out, as in expor
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ MISSING = "(missing)"
 _OTHERS = 60
 """Points of the other columns over which a joint map's features are averaged: 2 to 6 categories divide it."""
 
-_MOST_LEVELS = 8
+_MOST_LEVELS, _MOST_COLUMNS, _MOST_FEATURES = 8, 200, 2000
 
 
 class CurvePoints(NamedTuple):
@@ -92,12 +92,15 @@ class Curve(NamedTuple):
 
 
 def column_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
-    """Return the curve of every column but vectors and texts, the one with the largest span first."""
+    """Return the curve of every column but vectors and texts, the one with the largest span first.
+
+    There are none if columns or features are too many to draw.
+    """
     units = np.array([plan.loss.score_units(*scaling)[0] for scaling in plan.data.target_scalings])
     names, data = line_names(plan), plan.data
     slopes = (coefficients[: data.blocks.width] * units)[:, : len(names)]
     curves = []
-    for points in curve_points(data):
+    for points in curve_points(data, data.features if _are_few(data) else ()):
         scores = points.functions @ slopes
         scores[np.abs(scores) < 1e-12 * np.abs(slopes).max()] = 0.0  # what rounding leaves of a mean
         curves.append(Curve(points, dict(zip(names, scores.T, strict=True))))
@@ -109,7 +112,7 @@ def pair_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
     features, unit = _Features(plan.data), plan.loss.score_units(*plan.data.target_scaling)[0]
     curves = []
     for block in plan.data.blocks:
-        if not isinstance(block, Products) or len(line_names(plan)) > 1:
+        if not isinstance(block, Products) or len(line_names(plan)) > 1 or not _are_few(plan.data):
             continue
         own = [one for factor in (block.first, block.second) for one in factor[:1]]
         pair = [
@@ -129,14 +132,19 @@ def pair_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
     return sorted(curves, key=lambda curve: -curve.span)
 
 
-def curve_points(data: Schema) -> Iterator[CurvePoints]:
-    """Yield the points of every column's curve, in the columns' order; a curve's mean is 0 without the missing cell."""
-    features = _Features(data)
-    for name, grid in features.grids.items():
-        if grid.labels:
+def curve_points(data: Schema, columns: Collection[str]) -> Iterator[CurvePoints]:
+    """Yield the points of these columns' curves, but for vectors and texts; without a missing cell, the mean is 0."""
+    features = _Features(data) if columns else None
+    for name, grid in features.grids.items() if features else ():
+        if grid.labels and name in columns:
             rows = features.rows({name: np.arange(len(grid.labels))})
             known = len(grid.labels) - (grid.labels[-1] is MISSING)
             yield grid._replace(functions=rows - rows[:known].mean(axis=0))
+
+
+def _are_few(data: Schema) -> bool:
+    """Tell whether columns and features are few enough to draw every curve in seconds."""
+    return len(data.features) <= _MOST_COLUMNS and data.blocks.width <= _MOST_FEATURES
 
 
 def line_names(plan: Plan) -> list[str]:

@@ -128,7 +128,7 @@ def coefficients_of_run(
     named = dict(zip(names, intervals(functions, offsets, level=level), strict=True))
     order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_known, -abs(named[name].estimate)))
     curves, unit, drawn = [], plan.loss.score_units(*plan.data.target_scaling)[0], curved_columns(plan.data)
-    for points in (points for points in curve_points(plan.data) if points.column in drawn):
+    for points in curve_points(plan.data, drawn):
         rows = unit * np.pad(points.functions, ((0, 0), (0, plan.data.width - points.functions.shape[1])))
         own = intervals(rows, np.zeros(len(rows)), level=1 - (1 - level) / len(points.marks))
         line = np.array([one.estimate if one.is_known else math.nan for one in own])

@@ -71,7 +71,7 @@ class Products(Block):
     def repeats(self) -> NDArray[np.bool_]:
         """Tell which products in an interaction are sums of others and of the columns' own features."""
         one, other = (np.concatenate([block.repeats for block in factor]) for factor in (self.first, self.second))
-        return (one[:, None] | other).reshape(-1)
+        return np.asarray(one[:, None] | other, dtype=np.bool_).reshape(-1)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
