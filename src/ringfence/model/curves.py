@@ -134,8 +134,10 @@ def pair_curves(plan: Plan, coefficients: FloatArray) -> list[Curve]:
 
 def curve_points(data: Schema, columns: Collection[str]) -> Iterator[CurvePoints]:
     """Yield the points of these columns' curves, but for vectors and texts; without a missing cell, the mean is 0."""
-    features = _Features(data) if columns else None
-    for name, grid in features.grids.items() if features else ():
+    if not columns:
+        return
+    features = _Features(data)
+    for name, grid in features.grids.items():
         if grid.labels and name in columns:
             rows = features.rows({name: np.arange(len(grid.labels))})
             known = len(grid.labels) - (grid.labels[-1] is MISSING)
