@@ -22,8 +22,7 @@ PACKAGES = {
     "simulation/sampling.py",
     "losses": "protocol/losses/",
     "columns": "protocol/schema/columns/ protocol/schema/drafted_types.py",
-    "maps": "protocol/schema/maps/ protocol/schema/schema.py model/onnx_graph.py planning/curves.py "
-    "server/algorithms/columns.py",
+    "maps": "protocol/schema/maps/ model/onnx_graph.py",
     "algorithms": "protocol/plan/algorithms.py server/algorithms/ planning/algorithm_choice.py planning/defaults.py "
     "planning/propose.py",
 }

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -23,7 +22,8 @@ from ringfence.protocol.schema.columns import Column, type_of
 from ringfence.protocol.schema.columns.base import ReadColumn, unfilled
 from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.protocol.schema.maps import FeatureMap, blocks_of, check_maps
-from ringfence.protocol.schema.maps.curves import Spline
+from ringfence.protocol.schema.maps.base import BaseMap
+from ringfence.protocol.schema.maps.curves import Curve
 from ringfence.protocol.schema.patterns import expanded
 from ringfence.protocol.schema.roles import Roles
 from ringfence.storage.toml_files import read_toml
@@ -146,9 +146,9 @@ class Schema(Roles, TableColumns):
         return blocks_of(self.features, self.maps or ())
 
     @cached_property
-    def open_curves(self) -> dict[str, Spline]:
+    def open_curves(self) -> dict[str, Curve]:
         """The curves whose knots a survey is to find, by the column's name."""
-        curves = [each for each in self.maps or () if isinstance(each, Spline) and each.is_open]
+        curves = [each for each in self.maps or () if isinstance(each, Curve) and each.is_open]
         return {name: curve for curve in curves for name in curve.columns}
 
     @cached_property
@@ -174,26 +174,21 @@ class Schema(Roles, TableColumns):
         """
         key = knots.tobytes()
         if key not in self._placed:
-            places, made = iter(knots.tolist()), list[FeatureMap]()
-            for each in self.maps or ():
-                if not isinstance(each, Spline) or not each.is_open:
-                    made.append(each)
-                    continue
-                for name in each.columns:
-                    own = tuple(islice(places, each.width(self.open_columns[name])))
-                    made.append(Spline(columns=(name,), knots=own, degree=1, surveyed=True))
+            places = iter(knots.tolist())
+            made = [own for each in self.maps or () for own in each.placed(places)]
             self._placed.clear()  # of one run at a time
-            self._placed[key] = self.with_maps(tuple(made))
+            self._placed[key] = self.with_maps(made)
         return self._placed[key]
 
-    def with_maps(self, maps: tuple[FeatureMap, ...] | None) -> "Schema":
+    def with_maps(self, maps: Sequence[BaseMap] | None) -> "Schema":
         """Return the schema with other maps; ValueError if they do not suit the columns."""
-        return Schema(**{name: getattr(self, name) for name in type(self).model_fields} | {"maps": maps})
+        return Schema(
+            **{name: getattr(self, name) for name in type(self).model_fields} | {"maps": tuple(maps or ()) or None}
+        )
 
     def without_open_curves(self) -> "Schema":
         """Return the schema with straight lines in place of open curves."""
-        kept = tuple(each for each in self.maps or () if not (isinstance(each, Spline) and each.is_open))
-        return self.with_maps(kept or None) if self.open_curves else self
+        return self.with_maps([each for each in self.maps or () if not each.is_open]) if self.open_curves else self
 
     def accepts(self, knots: FloatArray) -> bool:
         """Return whether a request may place knots there; without any, it may."""

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.special
 
 from ringfence.protocol import FloatArray, Plan, Schema
-from ringfence.protocol.schema.maps.curves import CurveBlock, Spline, basis
+from ringfence.protocol.schema.maps.curves import CurveBlock, basis
 from ringfence.server.algorithms.survey import REACH, project_onto_simplex, unlearned_share
 from ringfence.server.algorithms.whitening import PrincipalAxes, noise_edge
 
@@ -136,7 +136,7 @@ def _split(
     others, candidates = list[tuple[float, FloatArray]](), list[tuple[float, FloatArray]]()
     for block in data.blocks:
         count = 0
-        if isinstance(block, CurveBlock) and isinstance(block.curve, Spline) and block.curve.is_open:
+        if isinstance(block, CurveBlock) and block.curve.is_open:
             column, own = of_each[block.name]
             prior, count = CurvePrior.of(column, own), len(own)
             for function, variance in zip(prior.functions, prior.variances, strict=True):

@@ -1,6 +1,6 @@
 """The base class of feature maps: which columns a map takes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pydantic import Field
@@ -19,6 +19,15 @@ class BaseMap(Public):
     columns: tuple[str, ...] = Field(min_length=1, max_length=MOST_FEATURES)
     least: ClassVar[int] = 1
     """The least number of columns."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a map has knots that a survey is still to find; by default not."""
+        return False
+
+    def placed(self, places: Iterator[float]) -> "tuple[BaseMap, ...]":
+        """Return the map with the next of these places for its open knots, in a map for each column."""
+        return (self,)
 
     def check(self, columns: Mapping[str, ReadColumn]) -> None:
         """Raise ValueError, with the remedy, if a feature map cannot be applied to these columns."""

@@ -1,9 +1,9 @@
 """Curves: maps of one number each, by splines or by cosines and sines."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -45,6 +45,10 @@ class Curve(BaseMap):
 
     def fit(self, column: Scaled) -> None:
         """Raise ValueError if a curve cannot be made of that column."""
+
+    def inner(self, column: Scaled) -> tuple[float, ...]:
+        """Return a curve's knots in that column, in its own numbers; by default it has none."""
+        return ()
 
 
 class Spline(Curve):
@@ -88,6 +92,13 @@ class Spline(Curve):
     def is_open(self) -> bool:
         """Whether the spline's knots are still to be found."""
         return bool(self.surveyed) and isinstance(self.knots, int)
+
+    def placed(self, places: Iterator[float]) -> "tuple[BaseMap, ...]":
+        """Return an open spline with the next of these places for its knots, in a map for each column."""
+        if not isinstance(self.knots, int) or not self.surveyed:
+            return (self,)
+        own = [(name, tuple(islice(places, self.knots))) for name in self.columns]
+        return tuple(Spline(columns=(name,), knots=knots, degree=1, surveyed=True) for name, knots in own)
 
     def inner(self, column: Scaled) -> tuple[float, ...]:
         """Return the spline's knots from bound to bound, or the surveyed ones."""
