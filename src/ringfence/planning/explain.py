@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from ringfence.planning.algorithm_choice import AlgorithmChoice
+from ringfence.planning.curves import COLUMNS_SHARE
 from ringfence.planning.defaults import survey_resolves
 from ringfence.planning.noise_warnings import plan_warnings
 from ringfence.planning.propose import Proposal
@@ -160,6 +161,7 @@ def _survey(plan: Plan, share: float = 0.0) -> str:
     """Explain what a proposal's choices are based on: its surveys and their cost, and the held-out records."""
     asked = [stage.query.purpose for stage in plan.stages if stage.section != "held-out"]
     looks = "; ".join(purpose for purpose in asked if purpose)
+    share += COLUMNS_SHARE if plan.data.open_curves and share else 0.0
     cost = f", for {share:.0%} of the budget in squared shift" if share else ""
     said = f"{looks}{cost}" if looks else "no record was used for these choices, and nothing is spent on them"
     if plan.held_out is None:

@@ -27,9 +27,10 @@ def noise_in_scores(plan: Plan, width: int) -> float:
 
 def maps_must_remove(plan: Plan) -> float:
     """Return the share of the unexplained variance that maps must remove to be worth their noise."""
-    if not plan.training_numbers or not plan.data.maps:
+    straight = plan.data.without_open_curves()
+    if not plan.training_numbers or not straight.maps:
         return 0.0
-    plain, noise = _plain_width(plan), noise_in_scores(plan, plan.data.width)
+    plain, noise = _plain_width(plan), noise_in_scores(plan, straight.width)
     return max(0.0, 1.0 - (1.0 + noise_in_scores(plan, plain)) / (1.0 + noise))
 
 
@@ -38,8 +39,9 @@ def wide_maps_warning(plan: Plan) -> str:
     share = maps_must_remove(plan)
     if share < 1 / 2:
         return ""
+    width = plan.data.without_open_curves().width
     return (
-        f"The maps are wide for this budget: they make {plan.data.width} features of {_plain_width(plan)}, and unless "
+        f"The maps are wide for this budget: they make {width} features of {_plain_width(plan)}, and unless "
         f"they remove more than {share:.0%} of what the plain columns leave unexplained, noise takes back what they "
         "gain. Take fewer knots, harmonics, interactions or Fourier features, or a larger epsilon."
     )
