@@ -24,7 +24,7 @@ RUNS = 3
 def error(problem: TrialData, epsilon: float, algorithm: str | None, seed: int) -> float:
     """Return the mean test error of some runs of what is planned."""
     members = [Member(f"silo {i}", n, epsilon, problem.delta) for i, n in enumerate(problem.sizes)]
-    request = PlanRequest(algorithm=algorithm, loss=problem.loss, held_out=0.0)
+    request = PlanRequest(algorithm=algorithm, loss=problem.loss, held_out=0.0, curves=0)
     plan = propose(schema_of(problem.geometry, problem.loss), members, request).plan
     weights = trials.simulated_weights(plan, problem.silos, [seed + 1000 * run for run in range(RUNS)])
     return float(losses_and_errors(problem, weights)[1].mean())

@@ -123,7 +123,7 @@ def main() -> None:
     for own in tables():
         for epsilon in [float(text) for text in sys.argv[1:]] or [0.5, 1.0, 3.0]:
             members = [Member(name, size, epsilon) for name, size in own.sizes.items()]
-            plan = make_plan(own.schema, members, PlanRequest(algorithm="preconditioned", held_out=0.0))
+            plan = make_plan(own.schema, members, PlanRequest(algorithm="preconditioned", held_out=0.0, curves=0))
             found = np.array(
                 [[error(own, plan, seed, kind, free) for seed in range(RUNS)] for kind, free in LOOKS.values()]
             )

@@ -104,7 +104,7 @@ def errors(own: Table, epsilon: float) -> dict[str, list[float]]:
         found["guessing"].append(1.0 if is_number else float(np.mean(test.targets != np.sign(trained.mean()))))
         members = [Member(f"silo {place}", len(silo), epsilon, DELTA) for place, silo in enumerate(silos)]
         for name, algorithm in METHODS.items():
-            plan = make_plan(schema, members, PlanRequest(algorithm=algorithm, held_out=0.0))
+            plan = make_plan(schema, members, PlanRequest(algorithm=algorithm, held_out=0.0, curves=0))
             seeds = range(100 * draw, 100 * draw + RUNS)
             found[name] += [
                 error(own, trained, test, is_number) for own in trials.simulated_weights(plan, silos, seeds)

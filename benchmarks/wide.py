@@ -36,7 +36,7 @@ def schema_of(home: Path) -> Schema:
 def errors(schema: Schema, silos: dict[str, Records], test: list[Records], epsilon: float, method: str | None) -> str:
     """Return the mean error of the runs, its standard error, and how they were trained."""
     members = [Member(name, len(own), epsilon) for name, own in silos.items()]
-    plan = make_plan(schema, members, PlanRequest(algorithm=method, held_out=0.0))
+    plan = make_plan(schema, members, PlanRequest(algorithm=method, held_out=0.0, curves=0))
     features, targets = (np.concatenate([getattr(own, name) for own in test]) for name in ("features", "targets"))
     mean = np.mean(np.concatenate([own.targets for own in silos.values()]))
     found = []

@@ -51,7 +51,7 @@ def federation(records: int, columns: int, silos: int) -> tuple[Plan, Silos]:
     parts = [(features[silo::silos], targets[silo::silos]) for silo in range(silos)]
     members = [Member(f"s{silo}", len(own), 1.0) for silo, (_, own) in enumerate(parts)]
     loss = Squared() if columns < 50 else Logistic()
-    return make_plan(schema, members, PlanRequest(loss=loss, algorithm="preconditioned")), parts
+    return make_plan(schema, members, PlanRequest(loss=loss, algorithm="preconditioned", curves=0)), parts
 
 
 def simulation(plan: Plan, silos: Silos) -> float:

@@ -133,7 +133,7 @@ def error(scores: FloatArray, digits: FloatArray) -> float:
 def plan_for(problem: Problem, silos: Sequence[Part], trusted: str, epsilon: float) -> Plan:
     """Return the planner's default plan."""
     sizes = {f"silo{number}": len(digits) for number, (_, digits) in enumerate(silos)}
-    request = PlanRequest(epsilon=epsilon, delta=DELTA, held_out=0.0, run=NAME)
+    request = PlanRequest(epsilon=epsilon, delta=DELTA, held_out=0.0, run=NAME, curves=0)
     if trusted == SHUFFLER:
         request = PlanRequest(
             epsilon=epsilon, delta=DELTA, held_out=0.0, run=NAME, trust="shuffler", keys=stand_in_keys(list(sizes))

@@ -225,7 +225,7 @@ def pooled(problem: Problem) -> FloatArray:
 def federation(problem: Problem, epsilon: float) -> tuple[float, FloatArray]:
     """Train by the planner's default plan through the silos' gates; return what their ledgers charged, and weights."""
     records = {f"silo{number:03d}": Records(problem.schema, *part) for number, part in enumerate(problem.training)}
-    request = PlanRequest(epsilon=epsilon, delta=problem.delta, loss=problem.loss, held_out=0.0)
+    request = PlanRequest(epsilon=epsilon, delta=problem.delta, loss=problem.loss, held_out=0.0, curves=0)
     plan = propose_for(request, problem.schema, {name: len(own) for name, own in records.items()}).plan
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
