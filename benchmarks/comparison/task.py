@@ -103,7 +103,7 @@ def accuracies(repeats: int = REPEATS) -> str:
 
 
 def _through_gates(folder: Path, split: LeagueTable, repeat: int) -> FloatArray:
-    """Train straight lines, as all others do, and else as `ringfence train` does, with a fresh ledger for every silo."""
+    """Train straight lines, as all others do, and otherwise as `ringfence train` does, with a ledger for each silo."""
     members = [Member(name, size, epsilon=EPSILON, delta=split.deltas[name]) for name, size in split.sizes.items()]
     silos = {
         name: Silo(own, folder / f"{repeat}-{name}.ledger", new_beginning="the comparison is repeated")
