@@ -235,7 +235,8 @@ def _numbers(column: Scaled, curves: Sequence[Spline | Cyclic]) -> tuple[FloatAr
     width, period = column.high - column.low, max((curve.period for curve in curves), default=math.inf)
     repeats = period < width and not all(curve.keep for curve in curves)
     turns = max(((period if repeats else width) * wave.harmonics / wave.period for wave in curves), default=0.0)
-    low, high = (0.0, period) if repeats else (column.low, column.high)
+    varying = [end for curve in curves for end in (curve.inner(column)[0], curve.inner(column)[-1])]
+    low, high = (0.0, period) if repeats else (min(varying, default=column.low), max(varying, default=column.high))
     numbers = np.linspace(low, high, STEPS * min(max(math.ceil(turns / 5), 1), 15) + 1)
     if not repeats:
         return numbers, numbers, ""

@@ -89,13 +89,13 @@ def propose_other_budgets(request: PlanRequest, plan: Plan) -> dict[float, Propo
     A factor for which there is no plan is left out.
     """
     sizes = {terms.name: terms.records for terms in plan.silos}
-    request = replace(request, keys=plan.keys)
+    request, data = replace(request, keys=plan.keys), plan.data.without_open_curves()
     proposals: dict[float, Proposal] = {}
     for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
         budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in request.budgets.items()}
         epsilon = None if request.epsilon is None else factor * request.epsilon
         with suppress(PlanError, AccountingError):
-            proposals[factor] = propose_for(replace(request, epsilon=epsilon, budgets=budgets), plan.data, sizes)
+            proposals[factor] = propose_for(replace(request, epsilon=epsilon, budgets=budgets), data, sizes)
     return proposals
 
 

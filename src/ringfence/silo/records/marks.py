@@ -12,6 +12,7 @@ them (`silo.records.column_sets`), by which it is recognised although other colu
 """
 
 import base64
+import bisect
 import hashlib
 import hmac
 import math
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import scipy  # loads its modules on first use
 from numpy.typing import NDArray
 
 from ringfence.protocol.arrays import pieces
@@ -266,9 +268,11 @@ def _too_many_for_chance(sample: int, records: int, chance: float = FALSE_ALARM)
     Where most rows occur k > 1 times, 1/e becomes kᵏ·e^(−k)/k!, which is at most 2/e², and so much less likely that all
     these k together add little.
     """
-    tail = 0.0  # the probability of at least this number, summed up from the smallest term
-    for number in range(sample, -1, -1):
-        tail += math.comb(sample, number) * math.exp(-number) * (1 - 1 / math.e) ** (sample - number)
-        if math.e * math.sqrt(records) * tail > chance:
-            return number + 1 if number < sample else math.inf
-    return 0
+
+    def is_shown(number: int) -> bool:
+        """Return whether so many rows of the sample are found with at most that chance."""
+        tail = float(scipy.special.bdtrc(number - 1, sample, 1 / math.e))
+        return math.e * math.sqrt(records) * tail <= chance
+
+    least = 1 + bisect.bisect_left(range(1, sample + 1), True, key=is_shown)
+    return least if least <= sample else math.inf

@@ -47,8 +47,8 @@ class Curve(BaseMap):
         """Raise ValueError if a curve cannot be made of that column."""
 
     def inner(self, column: Scaled) -> tuple[float, ...]:
-        """Return a curve's knots in that column, in its own numbers; by default it has none."""
-        return ()
+        """Return a curve's knots in that column, in its own numbers, from where it begins to vary to where it ends."""
+        return (column.low, column.high)
 
 
 class Spline(Curve):
@@ -138,6 +138,8 @@ class Spline(Curve):
     @property
     def words(self) -> str:
         """Describe a spline map: degree, knots and columns."""
+        if self.surveyed and isinstance(self.knots, int):
+            return f"curves of {self.knots - 1} straight pieces ({', '.join(self.columns)})"
         if isinstance(self.knots, int):
             knots = f"{self.knots} knots"
         else:
