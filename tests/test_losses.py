@@ -82,7 +82,7 @@ def records(tmp_path: Path) -> Records:
 
 
 def plan_with(function: Any, records: Records) -> Plan:
-    request = PlanRequest(loss=custom_loss(function, largest_score=6.0), rounds=3, held_out=0.0)
+    request = PlanRequest(loss=custom_loss(function, largest_score=6.0), rounds=3, held_out=0.0, curves=0)
     return make_plan(records.schema, [Member("north", len(records), epsilon=2.0)], request)
 
 

@@ -45,7 +45,7 @@ class Hospitals:
                 for _ in range(records):
                     rows.writerow(row(target, random))
         loaded = load_schema(self.schema, target)
-        plan = make_plan(loaded, [Member("east", records, 1.0)], PlanRequest(rounds=2))
+        plan = make_plan(loaded, [Member("east", records, 1.0)], PlanRequest(rounds=2, curves=0))
         self.model = folder / "model.json"
         Model.of(plan, np.zeros(plan.dimension), {}).save(self.model)
 

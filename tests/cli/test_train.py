@@ -17,7 +17,7 @@ def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federat
     assert set(report["test"]["per_silo"]) == set(report["silos"]) == {"north", "south", "west"}
     for silo in report["silos"].values():
         assert silo["records"] == 300
-        assert silo["rounds"] == report["rounds"] == report["steps"] + 2 + 2  # of the survey, and of the evaluation
+        assert silo["rounds"] == report["rounds"] == report["steps"] + 4 + 2  # of the surveys, and of the evaluation
         (cost,) = silo["this_run"]
         assert (cost["delta"], cost["against"]) == (1e-6, "anyone")
         assert 1.99 < cost["epsilon"] <= 2.0

@@ -74,7 +74,7 @@ class Deployment:
     def plan(self, *, algorithm: str | None = "bounded", **asking: Any) -> Plan:
         """Make a plan, have all silos approve it and the shuffler serve it, and write it down."""
         members = [Member(name, RECORDS, 8.0, DELTA) for name in NAMES]
-        asked = PlanRequest(algorithm=algorithm, rounds=ROUNDS, trust="shuffler", keys=self.keys, **asking)
+        asked = PlanRequest(algorithm=algorithm, rounds=ROUNDS, trust="shuffler", keys=self.keys, curves=0, **asking)
         plan = make_plan(self.agents.schema, members, asked)
         self.agents.write(plan)
         self.agents.approve(plan)

@@ -30,7 +30,7 @@ def federation(schema: Schema, folder: Path, sizes: dict[str, int], cap: Budget 
 
 def plan_for(schema: Schema, silos: dict[str, Silo], epsilon: float = 2.0, rounds: int = 20, **changes: Any) -> Plan:
     members = [Member(name, len(silo.records), epsilon, 1e-6) for name, silo in silos.items()]
-    return make_plan(schema, members, PlanRequest(rounds=rounds, **changes))
+    return make_plan(schema, members, PlanRequest(rounds=rounds, curves=0, **changes))
 
 
 def test_a_model_is_learned_and_every_silo_s_ledger_shows_what_it_cost(schema: Schema, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_members_that_make_no_plan_are_refused_in_a_sentence(schema: Schema) -> 
 
 
 def summary(schema: Schema, loss: str | None = None) -> Plan:
-    trained = make_plan(schema, MEMBERS, PlanRequest(rounds=3, loss=loss))
+    trained = make_plan(schema, MEMBERS, PlanRequest(rounds=3, loss=loss, curves=0))
     return make_summary_plan(trained, pack(np.zeros(trained.dimension)), MEMBERS)
 
 

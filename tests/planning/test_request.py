@@ -191,6 +191,7 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "average": (["--average", "tail"], "tail"),
     "correlation": (["--correlation", "0.4"], 0.4),
     "survey": (["--no-survey"], False),
+    "curves": (["--curves", "none"], 0),
     "ridge": (["--ridge", "0.01"], 0.01),
     "lasso": (["--lasso", "0.02"], 0.02),
     "weights": (["--weights", "equal"], "equal"),

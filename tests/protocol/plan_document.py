@@ -257,10 +257,16 @@ MAPPED: Edits = {
     ]
 }
 
+SURVEYED_CURVES: Edits = MEANS_ONLY | {
+    "data.maps": [{"type": "spline", "columns": ["age"], "knots": 5, "degree": 1, "surveyed": True}],
+    "stages": [CURVATURE | {"query": {"name": "column-distributions", "bins": 8}}],
+}
+
 KINDS: dict[str, Edits] = {
     "plain": {},
     "columns of every type": COLUMNS,
     "mapped": MAPPED,
+    "with surveyed curves": SURVEYED_CURVES,
     "full": FULL,
     "poisson": POISSON,
     "one-pass": ONE_PASS,

@@ -232,7 +232,7 @@ TOGETHER: list[Edits] = [
 ]
 """Other words, and changes of several values at once, where one alone would not fit the others."""
 
-ONE_VALUE = {"format", "adjacency", "unit"}
+ONE_VALUE = {"format", "adjacency", "unit", "data.maps.surveyed"}
 """Fields that have one allowed value so far."""
 
 WHICH_KIND = {

@@ -47,7 +47,7 @@ def without_noise(plan: protocol.Plan, records: Records) -> protocol.FloatArray:
 
 def nearly_noiseless(data: protocol.Schema, **asked: object) -> protocol.Plan:
     """Return a plan whose noise is so small that decisions do not care."""
-    request = PlanRequest(algorithm="preconditioned", held_out=0.0, **asked)  # type: ignore[arg-type]
+    request = PlanRequest(algorithm="preconditioned", held_out=0.0, curves=0, **asked)  # type: ignore[arg-type]
     plan = make_plan(data, [Member("a", 400, 1.0, 1e-6)], request)
     (terms,) = plan.silos
     quiet = tuple(protocol.StageTerms(batch=own.batch, sigma=1e-5) for own in terms.stages)
@@ -87,7 +87,7 @@ def test_it_trains_labels_through_real_gates(categories: list[str], tmp_path: Pa
         targets = 2.0 * index - 1 if len(categories) == 2 else index.astype(np.float64)
         silos[name] = Records(data, features, targets)
     members = [Member(name, 3000, 3.0, 1e-6) for name in silos]
-    plan = make_plan(data, members, PlanRequest(algorithm="preconditioned", held_out=0.0))
+    plan = make_plan(data, members, PlanRequest(algorithm="preconditioned", held_out=0.0, curves=0))
     result = train(plan, {name: Silo(own, tmp_path / f"{name}.ledger") for name, own in silos.items()})
     accuracy = result.model.evaluate(silos["north"].features, silos["north"].targets)["accuracy"]
     best = np.argmax(silos["north"].features[:, :1] * np.linspace(-4, 4, len(categories)), axis=1)
@@ -119,7 +119,7 @@ def off_centre(random: np.random.Generator, data: protocol.Schema, records: int)
 
 def test_the_means_of_many_features_are_the_direction_that_it_cuts_less() -> None:
     data = schema(1100)
-    plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
+    plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0, curves=0))
     assert plan.algorithm == protocol.Preconditioned(axes="rank-one")
     assert [stage.query.name for stage in plan.stages] == ["feature-means", "preconditioned-gradient"]
     records = off_centre(np.random.default_rng(4), data, 3000)
@@ -135,7 +135,7 @@ def test_the_means_of_many_features_are_the_direction_that_it_cuts_less() -> Non
 def test_many_features_are_trained_through_real_gates(tmp_path: Path) -> None:
     data, random = schema(1100), np.random.default_rng(5)
     silos = {name: off_centre(random, data, 3000) for name in ("north", "south")}
-    plan = make_plan(data, [Member(name, 3000, 30.0, 1e-6) for name in silos], PlanRequest(held_out=0.0))
+    plan = make_plan(data, [Member(name, 3000, 30.0, 1e-6) for name in silos], PlanRequest(held_out=0.0, curves=0))
     weights = train(plan, {name: Silo(own, tmp_path / f"{name}.ledger") for name, own in silos.items()}).weights
     fresh = off_centre(random, data, 2000)
     error = np.sqrt(np.mean((fresh.features @ weights - fresh.targets) ** 2))
@@ -145,7 +145,7 @@ def test_many_features_are_trained_through_real_gates(tmp_path: Path) -> None:
 
 def test_a_run_whose_survey_nobody_answers_trains_by_what_the_schema_says_of_many_features() -> None:
     data = schema(1100)
-    plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
+    plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0, curves=0))
     settings = ServerState.initial(plan).settings
     # Numbers that are spread evenly have no mean, so the constant is the one direction that stands out.
     others = settings.axes.turned(np.eye(data.width)[:, :1])

@@ -19,7 +19,7 @@ SCHEMA = parse_schema({"columns": dict.fromkeys(["y", *(f"x{i}" for i in range(7
 
 def plan(epsilon: float = 1.0, records: int = 2000, **asked: object) -> Plan:
     members = [Member(name, records, epsilon, 1e-6) for name in ("a", "b", "c")]
-    return make_plan(SCHEMA, members, PlanRequest(algorithm="preconditioned", **asked))  # type: ignore[arg-type]
+    return make_plan(SCHEMA, members, PlanRequest(algorithm="preconditioned", curves=0, **asked))  # type: ignore[arg-type]
 
 
 def symmetric_noise(random: np.random.Generator, width: int, noise: float) -> FloatArray:
@@ -287,7 +287,7 @@ def test_seven_classes_around_a_circle_are_learned_where_there_is_little_noise()
     columns = dict.fromkeys("abc", NUMBER | {"lower": -3.0, "upper": 3.0}) | {"y": labels}
     silos, (features, targets) = [drawn(2000) for _ in range(3)], drawn(4000)
     members = [Member(name, 2000, 10.0, 1e-6) for name in "abc"]
-    made = make_plan(parse_schema({"columns": columns}, target="y"), members, PlanRequest(held_out=0.0))
+    made = make_plan(parse_schema({"columns": columns}, target="y"), members, PlanRequest(held_out=0.0, curves=0))
     for weights in trials.simulated_weights(made, silos, [1, 2, 3]):
         assert np.mean(np.argmax(features @ weights.reshape(4, classes), axis=1) != targets) < 0.2
 

@@ -86,7 +86,7 @@ def run(
     """Train and evaluate the demo once per epsilon, each time with new ledgers, and yield the table's lines."""
     for epsilon in EPSILONS:
         sizes = {name: len(records) for name, records in digits.silos.items()}
-        plan = propose_for(PlanRequest(epsilon=epsilon, held_out=HELD_OUT), digits.schema, sizes).plan
+        plan = propose_for(PlanRequest(epsilon=epsilon, held_out=HELD_OUT, curves=0), digits.schema, sizes).plan
         planned(plan)
         with tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
             silos = {name: Silo(records, Path(folder) / f"{name}.ledger") for name, records in digits.silos.items()}
@@ -100,7 +100,7 @@ def run(
 def non_private_error(digits: DigitSilos) -> float:
     """Return the test error of the best fit to the demo's pooled records: what no privacy at all would give."""
     features, targets = digits.section("training")
-    plan = make_plan(digits.schema, [Member("all", len(targets), 1.0)])
+    plan = make_plan(digits.schema, [Member("all", len(targets), 1.0)], PlanRequest(curves=0))
 
     def objective(weights: FloatArray) -> tuple[float, FloatArray]:
         """Return the mean loss on the demo's pooled digits, and its gradient."""

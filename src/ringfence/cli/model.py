@@ -51,7 +51,7 @@ def _print_or_write(content: bytes, out: Path | None) -> None:
 
 @app.command()
 def show(model: ModelFile) -> Output:
-    """List the model's weights of scaled features, largest first; of a model with maps, what each column adds.
+    """List the weights, largest first; of curves, points of each.
 
     Examples:
       ringfence model show model.json

@@ -212,7 +212,7 @@ def _train(
         """Note the loss on test records in marked rounds of training on files, and pass the outcome on."""
         if tests and outcome.weights is not None and outcome.round in marked:
             matrix = plan.loss.matrix(outcome.weights, plan.data.width)
-            data = plan.data if not plan.data.knots or outcome.knots is None else plan.data.placed(outcome.knots)
+            data = plan.data if outcome.knots is None else plan.data.placed(outcome.knots)
             encoded = [test.encoded(data) for test in tests.values()]
             values = [values_of(plan.loss, test.features @ matrix, test.targets) for test in encoded]
             losses[outcome.round] = float(np.mean(np.concatenate(values)))

@@ -54,12 +54,13 @@ class Predictor(Public):
     @cached_property
     def data(self) -> Schema:
         """The schema that encodes rows for the model: the plan's, with the knots that were found."""
-        return self.plan.data if self.knots is None else self.plan.data.placed(unpack(self.knots))
+        data = self.plan.data
+        return data.placed(data.even_knots_together if self.knots is None else unpack(self.knots))
 
     @property
     def placed_plan(self) -> Plan:
         """The plan of the model, with the schema that encodes its rows."""
-        return self.plan if self.knots is None else self.plan.model_copy(update={"data": self.data})
+        return self.plan.model_copy(update={"data": self.data}) if self.plan.data.open_curves else self.plan
 
     @property
     @abstractmethod

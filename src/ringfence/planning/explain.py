@@ -68,7 +68,7 @@ def _survey_clause(proposal: Proposal) -> str:
     if resolution is None:
         return ""
     records = sum(plan.records_in(plan.stages[0], terms) for terms in plan.silos)
-    facts = f"with {records:,} {plan.unit}s, {plan.data.width} features and this budget"
+    facts = f"with {records:,} {plan.unit}s, {plan.data.without_open_curves().width} features and this budget"
     better = "chosen because it gave smaller errors on public tables than the choice by loss bounds"
     if plan.training_numbers[0]:
         what = plan.algorithm.resolved

@@ -140,6 +140,7 @@ def make_summary_plan(trained: Plan, weights: Vector, members: Sequence[Member],
         raise PlanError(
             f"No plan can be made from this: with {axes} features the noise that these budgets need hides how the "
             "features vary together, so no coefficient could be estimated. Allow a larger epsilon, ask more silos or "
-            "records, or train on fewer features (of maps: fewer knots, harmonics or Fourier features)."
+            "records, or train on fewer features: with --curves none, or, where the schema has maps, with fewer knots, "
+            "harmonics or Fourier features."
         )
     return plan

@@ -57,6 +57,7 @@ _SHARED = {
     "epsilon delta budgets held_out unit figures": "it says what is granted and for whom, which all candidates share",
     "trust keys quorum colluders bits": "it says whom the guarantee relies on, which all share",
     "loss quantile margin dispersion cuts": "candidates are compared by their loss, which has to be the same for all",
+    "curves": "candidates are compared at features that all share, those of straight lines",
     "weights available": "it says whom the model is for and who is asked, which all share",
     "purpose controller contact": "it says what the run is for, which all share",
 }

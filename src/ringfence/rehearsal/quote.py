@@ -152,7 +152,7 @@ def rehearse(plan: Plan, *candidates: Plan, level: float = 0.95, by_silo: bool =
             state = _run(plan, candidates, silos, seed, whole=seed < READ)
             if trained:
                 test = population.records(TEST_ROWS)
-                placed = test.encoded(state.plan.data.placed(state.knots)) if state.knots.size else test
+                placed = test.encoded(state.plan.data.placed(state.knots))
                 gains.append(population.gain(state.model(), placed))
             for name, width in _half_widths(plan, state.findings, level, by_silo) if seed < READ else ():
                 half_widths.setdefault(name, []).append(width)

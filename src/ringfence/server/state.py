@@ -55,7 +55,7 @@ class ServerState:
     @classmethod
     def initial(cls, plan: Plan, candidates: Sequence[FloatArray] = ()) -> Self:
         """Return the server's state before the first round."""
-        knots = np.array([place for own in plan.data.even_knots for place in own])
+        knots = plan.data.even_knots_together
         if plan.training is None:
             return cls(plan, None, None, candidates=tuple(candidates), knots=knots)
         algorithm = algorithm_of(plan)

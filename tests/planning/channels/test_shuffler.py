@@ -227,7 +227,7 @@ def test_what_is_not_said_is_decided_by_the_channel() -> None:
 def test_preconditioned_descent_goes_through_a_shuffler_after_a_survey_with_each_silo_s_own_noise(
     said: dict[str, Any],
 ) -> None:
-    request = PlanRequest(**{"epsilon": 1.0, "trust": "shuffler", "keys": KEYS, **said})
+    request = PlanRequest(**{"epsilon": 1.0, "trust": "shuffler", "keys": KEYS, "curves": 0, **said})
     plan = propose_for(request, SCHEMA, dict.fromkeys(NAMES, 2000)).plan
     survey, training, *_ = plan.stages
     assert (survey.query.name, survey.channel.trust) == ("feature-moments", "nobody")

@@ -223,7 +223,7 @@ def _other_epsilons_section(proposals: Mapping[float, Proposal], charts: Mapping
 
 def extra_error(proposal: Proposal) -> float:
     """Return by which share noise should raise the trained model's squared error (`planning.noise_warnings`)."""
-    return noise_in_scores(proposal.plan, proposal.plan.data.width)
+    return noise_in_scores(proposal.plan, proposal.plan.data.without_open_curves().width)
 
 
 def _privacy_accuracy_chart(proposals: Mapping[float, Proposal]) -> Html | None:

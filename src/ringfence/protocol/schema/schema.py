@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
+import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
@@ -151,10 +152,15 @@ class Schema(Roles, TableColumns):
         curves = [each for each in self.maps or () if isinstance(each, Curve) and each.is_open]
         return {name: curve for curve in curves for name in curve.columns}
 
-    @cached_property
+    @property
     def knots(self) -> int:
         """How many knots each request places."""
-        return sum(len(own) for own in self.even_knots)
+        return len(self.even_knots_together)
+
+    @cached_property
+    def even_knots_together(self) -> FloatArray:
+        """The open curves' even knots, one curve's after the other's: a request's, until a survey finds better ones."""
+        return np.array([place for own in self.even_knots for place in own])
 
     @cached_property
     def even_knots(self) -> list[tuple[float, ...]]:
@@ -172,6 +178,8 @@ class Schema(Roles, TableColumns):
 
         ValueError if they do not increase, or lie beyond the columns' bounds.
         """
+        if not self.open_curves:
+            return self
         key = knots.tobytes()
         if key not in self._placed:
             places = iter(knots.tolist())

@@ -211,8 +211,13 @@ class Records(Unpicklable):
         """Return why a plan with that schema does not fit these records; empty if it does."""
         if schema.person is not None and self.persons is None:
             return "the plan protects persons, but these records do not identify them"
-        same = schema == self.schema or (self.cells is not None and schema.with_maps(self.schema.maps) == self.schema)
-        return "" if same else "its records were read with another schema"
+        if schema == self.schema:
+            return ""
+        if schema.with_maps(self.schema.maps) != self.schema:
+            return "its records were read with another schema"
+        if self.cells is None:
+            return "its records were computed, and curves need a table's cells: ask for a plan without (curves=0)"
+        return ""
 
     def encoded(self, schema: Schema) -> "Records":
         """Return the records as that schema encodes them; it may differ in maps from the one they were read with."""
