@@ -230,3 +230,12 @@ def test_bounds_that_are_far_too_wide_are_remarked_on_after_training_with_better
     (line,) = remarks(result.findings)
     assert line.startswith("Column 'x' has bounds from -200 to 200, and its records lie between about -")
     assert "narrow the bounds in the schema" in line
+
+
+def test_a_knot_that_is_nearly_zero_is_zero_so_that_no_feature_is_too_small_to_compute_with_quickly() -> None:
+    data = planned(schema()).data
+    knots = data.even_knots_together.copy()
+    assert knots[4] == 0.0
+    near = knots.copy()
+    near[4] = 1e-310
+    assert data.placed(near) == data.placed(knots)

@@ -18,8 +18,8 @@ from ringfence.protocol.schema.maps.curves import CurveBlock, basis
 from ringfence.server.algorithms.survey import REACH, project_onto_simplex, unlearned_share
 from ringfence.server.algorithms.whitening import PrincipalAxes, noise_edge
 
-TAIL = 0.0025
-"""Least share of the records beyond either end of the occupied bins."""
+TAIL = 0.0025, 0.25
+"""Least and largest share of the records that may lie beyond either end of the occupied bins."""
 
 _POINTS = 8
 """Points in each bin at which functions are averaged."""
@@ -85,10 +85,11 @@ def column_distribution(shares: FloatArray, lower: float, upper: float, noise: f
     Half of the bins together have √(bins/2) times the noise of one: tails that light may be noise alone. They are taken
     for those of a normal distribution, which the ends are to hold for `REACH` standard deviations.
     """
-    bins, tail = len(shares), max(TAIL, noise * math.sqrt(len(shares) / 2))
+    bins, (least, most) = len(shares), TAIL
+    tail = min(most, max(least, noise * math.sqrt(bins / 2)))
     likely = project_onto_simplex(shares)
     first, last = int(np.argmax(np.cumsum(likely) > tail)), bins - int(np.argmax(np.cumsum(likely[::-1]) > tail))
-    kept = max(0.1, -float(scipy.special.ndtri(tail)))  # in standard deviations
+    kept = -float(scipy.special.ndtri(tail))  # in standard deviations
     more = math.ceil((last - first) / 2 * max(0.0, REACH / kept - 1))
     first, last = max(0, first - more), min(bins, last + more)
     edges, inside = np.linspace(lower, upper, bins + 1), likely[first:last].copy()
