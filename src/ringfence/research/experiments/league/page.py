@@ -98,7 +98,7 @@ def _floors(results: LeagueResults) -> list[str]:
     ]
     return [
         "## Errors without privacy",
-        "All records in one place, with the features that all methods get. The linear model is Ringfence's own kind.",
+        "All records in one place, with the features that all methods get.",
         table(["table", "guessing", "linear", *(method.name for method in FLOORS.values())], lines),
     ]
 
@@ -121,7 +121,7 @@ def _mean_regrets(results: LeagueResults) -> list[str]:
         *([bullets(missing)] if missing else []),
         "### Against the best model without privacy",
         "The same errors; *without privacy* is now the best of the table's three models above. What remains of regret "
-        "as ε grows is what a linear model cannot learn.",
+        "as ε grows is what curves of single columns cannot learn.",
         mean_regrets(results.against_best, METHODS, lambda name: "none"),
         f"![Regret against ε, and by table]({FIGURE}.svg)",
     ]
