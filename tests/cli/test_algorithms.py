@@ -96,13 +96,13 @@ def test_the_expected_distance_decides_how_far_the_weights_may_go(train: Train) 
 def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation) -> None:
     shown = ringfence(*federation.train("--max-rounds", "3"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
-    assert what.startswith("preconditioned descent, along axes that a survey finds: 7 rounds: 2 survey, ")
-    assert "2 survey, 3 training, 2 evaluation; full batches" in what
+    assert what.startswith("preconditioned descent, along axes that a survey finds: 9 rounds: 4 survey, ")
+    assert "4 survey, 3 training, 2 evaluation; full batches" in what
     assert (
         "no loss bound covers axes that the server chooses (privacy does not depend on one); best by loss bounds: "
         in why
     )
-    assert basis.startswith("a budgeted survey asks every silo how features vary together")
+    assert basis.startswith("a budgeted survey asks every silo how numeric columns are distributed")
     assert blank == ""
     shown = ringfence(*federation.train("--max-rounds", "3", "--algorithm", "accelerated"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()

@@ -78,6 +78,6 @@ def test_an_exported_graph_predicts_what_the_command_predicts(model: Path, new: 
     refuses("name a file with --out", "model", "export", model, "--to", "onnx")
     ringfence("model", "export", model, "--to", "onnx", "--out", out)
     session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
-    matrix = Model.load(model).linear().matrix(read_table(new))
+    matrix = Model.load(model).linear().matrix(read_table(new), mapped=False)
     (predicted,) = session.run(["prediction"], {"features": matrix})
     assert predicted.tolist() == ["yes", "no"]

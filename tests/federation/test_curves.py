@@ -10,6 +10,7 @@ import pytest
 
 from ringfence.errors import PlanError
 from ringfence.federation.training import Silo, exact_scores, train
+from ringfence.model.common_knots import common_features
 from ringfence.model.model import Model
 from ringfence.planning.propose import make_plan, propose_for
 from ringfence.planning.request import Member, PlanRequest
@@ -239,3 +240,23 @@ def test_a_knot_that_is_nearly_zero_is_zero_so_that_no_feature_is_too_small_to_c
     near = knots.copy()
     near[4] = 1e-310
     assert data.placed(near) == data.placed(knots)
+
+
+def test_two_models_with_other_knots_are_compared_by_their_own_predictions(table: Path, tmp_path: Path) -> None:
+    records = load_records(table, schema())
+    models = [
+        train(
+            planned(schema(), epsilon), {"a": Silo(records, tmp_path / f"{epsilon}.ledger", new_beginning="another")}
+        ).model
+        for epsilon in (1.0, 2.0)
+    ]
+    assert models[0].data != models[1].data
+    common = common_features(*models)
+    assert common is not None
+    features = records.encoded(common.data).features
+    for model, weights in zip(models, (common.one, common.other), strict=True):
+        assert np.allclose(features @ weights, model.scores(records.encoded(model.data).features)[:, 0], atol=1e-6)
+    straight = train(
+        planned(schema(), curves=0), {"a": Silo(records, tmp_path / "0.ledger", new_beginning="another")}
+    ).model
+    assert common_features(models[0], straight) is None

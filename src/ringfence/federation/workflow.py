@@ -23,6 +23,7 @@ from ringfence.federation.requests import AskRequest, ChargeOptions, LedgerOptio
 from ringfence.federation.tracking import marks
 from ringfence.federation.training import ExactScores, Silo, TrainingResult, exact_scores, train
 from ringfence.federation.unclamped import first_below
+from ringfence.model.common_knots import common_features
 from ringfence.model.model import Model
 from ringfence.model.summary import Summary, require_level, summarise_coefficients
 from ringfence.planning.explain import as_data
@@ -31,7 +32,7 @@ from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.query_plans import make_evaluation_plan, make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.search import CandidateRequest, SearchProposal, candidate_request, grid, propose_search
-from ringfence.protocol import Plan, Schema, load_schema
+from ringfence.protocol import Plan, Schema, load_schema, pack
 from ringfence.protocol.losses.targets import split_targets, values_of
 from ringfence.protocol.plan import sections
 from ringfence.rehearsal.quote import Quote, rehearse
@@ -138,15 +139,17 @@ def evaluation_plan_maker(
     The plan asks the records that training held out, or all with `all_records`. PlanError if the models do not predict
     the same thing from the same features.
     """
-    if against is not None and (against.data, against.plan.loss) != (model.data, model.plan.loss):
+    asked = partial(make_evaluation_plan, all_records=all_records, figures=figures)
+    if against is None:
+        return partial(asked, model.placed_plan, model.weights)
+    common = common_features(model, against) if against.plan.loss == model.plan.loss else None
+    if common is None:
         raise PlanError(
             "The two models were trained with different schemas or losses, so their losses cannot be compared: "
             "evaluate each one separately."
         )
-    other = None if against is None else against.weights
-    return partial(
-        make_evaluation_plan, model.placed_plan, model.weights, against=other, all_records=all_records, figures=figures
-    )
+    plan = model.plan.model_copy(update={"data": common.data})
+    return partial(asked, plan, pack(common.one), against=pack(common.other))
 
 
 def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
