@@ -37,7 +37,7 @@ def train(federation: Federation, check_ledgers: CheckLedgers) -> Callable[..., 
         )  # fmt: skip
         assert plan.rounds == report["rounds"]
         asked = {stage.query.name for stage in plan.stages if not stage.query.trains}
-        assert asked - {"feature-moments"} == {*report["findings"], "evaluation"}
+        assert asked - {"column-distributions", "feature-moments"} == {*report["findings"], "evaluation"}
         for name, silo in report["silos"].items():
             assert epsilon(silo["this_run"]) <= float(GENEROUS)
             assert silo["rounds"] == model.rounds[name] <= plan.rounds
