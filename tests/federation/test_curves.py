@@ -207,6 +207,8 @@ def test_looks_are_made_where_they_tell_where_a_column_lies_and_never_with_strai
     assert ColumnDistributions in kinds[1.0, None]
     for few in ((0.05, None), (0.05, 0), (1.0, 0)):
         assert ColumnDistributions not in kinds[few]
+    rounded = schema().model_copy(update={"radius": 1.0})
+    assert not planned(rounded).data.open_curves
     with pytest.raises(PlanError, match="Leave --curves out"):
         planned(schema(), 0.05, curves=4)
     with pytest.raises(PlanError, match="at most 100 straight pieces"):

@@ -23,8 +23,9 @@ _MOST_BINS = 32
 def with_curves(data: Schema, pieces: int | None, noise: float) -> tuple[Schema, ColumnDistributions | None]:
     """Return the schema with a curve for every numeric feature that has none, and the survey that places knots.
 
-    Both stay as they are if the survey's noise would hide in which half of its bounds a column lies. `noise` is the
-    noise in the silos' average of a number of sensitivity 1/n, for the whole budget.
+    Both stay as they are if the survey's noise would hide in which half of its bounds a column lies, or if the schema
+    has a radius, which would bend every curve by the others. `noise` is the noise in the silos' average of a number of
+    sensitivity 1/n, for the whole budget.
     """
     taken = {name for each in data.maps or () if isinstance(each, Curve) for name in each.columns}
     columns = tuple(
@@ -32,7 +33,7 @@ def with_curves(data: Schema, pieces: int | None, noise: float) -> tuple[Schema,
         for name, column in data.features.items()
         if isinstance(column, Scaled) and not column.is_unbounded and name not in taken
     )
-    if pieces == 0 or not columns:
+    if pieces == 0 or not columns or data.radius is not None:
         return data, None
     own = math.sqrt(2 * len(columns) / (COLUMNS_SHARE / COLUMNS_ROUNDS)) * noise
     bins = 2 ** min(int(math.log2(_MOST_BINS)), math.floor(1 + 2 * math.log2(_HALF_NOISE / own)))

@@ -125,7 +125,8 @@ class _Proposing:
         if request.curves and self.columns is None:
             raise PlanError(
                 "Curves need a survey of columns by preconditioned descent, and this plan makes none: its noise would "
-                "hide how columns are distributed, or an option asks for another algorithm. Leave --curves out."
+                "hide how columns are distributed, the schema has a radius, or an option asks for another algorithm. "
+                "Leave --curves out."
             )
         self.default = default_algorithm(self.resolution, self.loss) if asked is None else None
         self.algorithm = None if asked == BY_BOUND else asked or self.default
