@@ -26,6 +26,7 @@ from ringfence.protocol import (
     parse_schema,
 )
 from ringfence.protocol.queries.column_distributions import ColumnDistributions
+from ringfence.protocol.schema.maps.curves import Spline
 from ringfence.server.queries import requested
 from ringfence.server.queries.column_distributions import remarks
 from ringfence.server.state import ServerState
@@ -262,3 +263,11 @@ def test_two_models_with_other_knots_are_compared_by_their_own_predictions(table
         planned(schema(), curves=0), {"a": Silo(records, tmp_path / "0.ledger", new_beginning="another")}
     ).model
     assert common_features(models[0], straight) is None
+
+
+def test_records_with_maps_refuse_a_plan_without_the_mapped_column_in_words(table: Path) -> None:
+    mapped = schema().with_maps((Spline(columns=("x",), knots=5),))
+    fewer = schema().model_copy(
+        update={"columns": {name: own for name, own in schema().columns.items() if name != "x"}}
+    )
+    assert load_records(table, mapped).difference(fewer) == "its records were read with another schema"

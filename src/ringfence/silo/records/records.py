@@ -213,7 +213,7 @@ class Records(Unpicklable):
             return "the plan protects persons, but these records do not identify them"
         if schema == self.schema:
             return ""
-        if schema.with_maps(self.schema.maps) != self.schema:
+        if schema.model_copy(update={"maps": self.schema.maps}) != self.schema:
             return "its records were read with another schema"
         if self.cells is None:
             return "its records were computed, and curves need a table's cells: ask for a plan without (curves=0)"
